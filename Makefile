@@ -1,0 +1,49 @@
+# One menu. Every target sets up what it needs (tools/setup); nothing has to be installed by hand first.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: help demo test check chaos bench servers format clean
+
+help:  ## Show this menu
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 10
+
+$(VENV)/.product: pyproject.toml constraints.txt tools/setup
+	@tools/setup product
+
+$(VENV)/.develop: pyproject.toml constraints.txt tools/setup
+	@tools/setup develop
+
+demo: $(VENV)/.product  ## Run the main job on the embedded default: no server needed
+	$(BIN)/headway demo ledger
+
+test: $(VENV)/.develop servers  ## Everything a change must pass, real servers included (under 15 minutes)
+	@$(MAKE) --no-print-directory lint
+	$(BIN)/pytest -q
+
+check: $(VENV)/.develop lint  ## Lint, types, import contracts, core tests (under a minute)
+	$(BIN)/pytest -q tests/core
+
+.PHONY: lint
+lint: $(VENV)/.develop
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+
+chaos: $(VENV)/.develop servers  ## Fault tests at full size, with a summary for docs/promises.md
+	$(BIN)/pytest -q -m chaos --chaos
+
+bench: $(VENV)/.develop  ## Benchmarks against the peers, in one run
+	@tools/setup bench
+	$(BIN)/python -m benchmarks
+
+servers: $(VENV)/.develop
+	@tools/setup servers
+
+format: $(VENV)/.develop  ## Rewrite the code in the house format
+	$(BIN)/ruff check --fix . ; $(BIN)/ruff format .
+
+clean:  ## Remove the virtual environment and caches
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist

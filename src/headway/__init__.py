@@ -1,0 +1,1 @@
+"""Recoverability for event-driven Python."""
