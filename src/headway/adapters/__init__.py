@@ -1,0 +1,1 @@
+"""The world: one folder for each engine, none of which knows another."""

@@ -1,0 +1,1 @@
+"""Facts as log lines, for people and for machines."""

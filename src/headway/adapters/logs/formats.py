@@ -1,0 +1,44 @@
+"""Two shapes of a log line: JSON for machines, short lines for a terminal."""
+
+import json
+import logging
+from datetime import UTC, datetime
+
+_PLAIN = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object for each line, with every extra field of the record."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line: dict[str, object] = {
+            "timestamp": datetime.fromtimestamp(record.created, UTC).isoformat(),
+            "level": record.levelname,
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        line.update(extras(record))
+        if record.exc_info:
+            line["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(line, default=str, ensure_ascii=False)
+
+
+class TerminalFormatter(logging.Formatter):
+    """Time, level, message, then the extra fields that are set."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        when = datetime.fromtimestamp(record.created, UTC).astimezone().strftime("%H:%M:%S")
+        fields = " ".join(f"{key}={value}" for key, value in extras(record).items())
+        line = f"{when} {record.levelname:<7} {record.getMessage()}" + (
+            f"  {fields}" * bool(fields)
+        )
+        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+
+
+def extras(record: logging.LogRecord) -> dict[str, object]:
+    """Give the fields that a call added to the record."""
+    return {
+        key: value
+        for key, value in record.__dict__.items()
+        if key not in _PLAIN and value is not None
+    }

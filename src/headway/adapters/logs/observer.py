@@ -1,0 +1,92 @@
+"""Say each fact as a log line, at the level that its reader needs, with its fields beside it."""
+
+import logging
+from typing import Any, assert_never
+
+from headway.core.action import Reason
+from headway.core.facts import CommitResolved, Fact, GaveUp, Recovered, RetryScheduled
+from headway.core.failure import Failure, Verdict
+
+_FOUND = {
+    "OC000_TRANSACTION_CONFLICT": "OC000 transaction conflict detected",
+    "CONNECTION_ERROR": "Connection error detected",
+}
+
+
+class LogObserver:
+    """Writes to one logger. Fields travel as record attributes: a JSON formatter shows them all."""
+
+    def __init__(self, logger: logging.Logger | None = None) -> None:
+        self._log = logger or logging.getLogger("headway")
+
+    def tell(self, fact: Fact) -> None:
+        match fact:
+            case RetryScheduled():
+                self._retrying(fact)
+            case Recovered():
+                self._log.info(
+                    "Successfully completed after %d attempts",
+                    fact.attempts,
+                    extra={**fact.context, "call": fact.call, "attempt": fact.attempts},
+                )
+            case GaveUp():
+                self._gave_up(fact)
+            case CommitResolved():
+                self._log.warning(
+                    "Connection lost during COMMIT: operation %s was %s",
+                    fact.operation_id,
+                    "committed" if fact.committed else "not committed, running it again",
+                    extra={**fact.context, "call": fact.call, "committed": fact.committed},
+                )
+            case _:
+                assert_never(fact)
+
+    def _retrying(self, fact: RetryScheduled) -> None:
+        if not self._log.isEnabledFor(logging.WARNING):
+            return
+        fields = _fields(fact) | {"wait_time": round(fact.delay.total_seconds(), 3)}
+        diagnosis = fact.failure.diagnosis
+        found = _FOUND.get(diagnosis.error_type) or f"{diagnosis.error_type} detected"
+        self._log.warning("%s - retrying", found, extra=fields)
+        self._log.info(
+            "Retrying after %.3fs (attempt %d/%d)",
+            fact.delay.total_seconds(),
+            fact.failure.attempt,
+            fact.max_attempts,
+            extra=fields,
+        )
+
+    def _gave_up(self, fact: GaveUp) -> None:
+        fields = _fields(fact) | {"reason": str(fact.reason)}
+        error = fact.failure.error
+        match fact.reason:
+            case Reason.MAX_ATTEMPTS_EXCEEDED:
+                line = "All retry attempts exhausted (%d/%d)"
+            case Reason.TTL_EXCEEDED:
+                line = "Gave up at attempt %d/%d: no time left for another"
+            case Reason.NON_RETRYABLE:
+                line = "Non-retryable error at attempt %d/%d"
+            case _:
+                assert_never(fact.reason)
+        self._log.error(
+            line,
+            fact.failure.attempt,
+            fact.max_attempts,
+            extra=fields,
+            exc_info=(type(error), error, error.__traceback__),
+        )
+
+
+def _fields(fact: RetryScheduled | GaveUp) -> dict[str, Any]:
+    failure: Failure = fact.failure
+    diagnosis = failure.diagnosis
+    return {
+        **fact.context,
+        "call": fact.call,
+        "error_type": diagnosis.error_type,
+        "sqlstate": diagnosis.code,
+        "code_detail": diagnosis.detail,
+        "is_retryable": diagnosis.verdict is not Verdict.PERMANENT,
+        "rule": diagnosis.rule,
+        "attempt": failure.attempt,
+    }

@@ -1,0 +1,67 @@
+"""Transactions on asyncpg connections."""
+
+from typing import Any
+
+from headway.adapters.postgres.operations import (
+    CANNOT_END_SESSIONS,
+    CLAIM,
+    END_SESSION,
+    HOLDER,
+    MADE_MEANWHILE,
+    OPERATIONS_TABLE,
+)
+from headway.core.errors import TransactionRolledBackError
+from headway.ports.transactions import Plan
+
+_CLAIM = CLAIM.format("$1", "$2")
+_HOLDER = HOLDER.format("$1")
+_END_SESSION = END_SESSION.format("$1")
+_CLOSE_SECONDS = 2.0
+
+
+class AsyncpgDriver:
+    """Uses asyncpg's own Transaction, so that a body may nest `connection.transaction()`."""
+
+    def prepare(self, connection: Any) -> Plan[None]:
+        try:
+            yield connection.execute(OPERATIONS_TABLE)
+        except Exception as error:
+            if getattr(error, "sqlstate", None) not in MADE_MEANWHILE:
+                raise
+
+    def session(self, connection: Any) -> int:
+        return int(connection.get_server_pid())
+
+    def fence(self, connection: Any, session: int) -> Plan[bool]:
+        try:
+            gone = yield connection.fetchval(_END_SESSION, session)
+        except Exception as error:
+            if getattr(error, "sqlstate", None) not in CANNOT_END_SESSIONS:
+                raise
+            return False
+        return bool(gone)
+
+    def begin(self, connection: Any, isolation: str | None) -> Plan[None]:
+        yield connection.transaction(isolation=isolation).start()
+
+    def claim(self, connection: Any, operation_id: str, token: str) -> Plan[str | None]:
+        holder = None
+        while holder is None:  # a row that was in the way may be gone by the time it is read
+            if (yield connection.fetchval(_CLAIM, operation_id, token)) is not None:
+                return None
+            holder = yield connection.fetchval(_HOLDER, operation_id)
+        return str(holder)
+
+    def commit(self, connection: Any) -> Plan[None]:
+        # Transaction.commit() would not tell that the answer was a rollback.
+        if (yield connection.execute("COMMIT")) != "COMMIT":
+            raise TransactionRolledBackError
+
+    def close(self, connection: Any, *, clean: bool) -> Plan[None]:
+        if clean:
+            try:
+                yield connection.close(timeout=_CLOSE_SECONDS)
+            except (OSError, TimeoutError):
+                clean = False
+        if not clean:
+            connection.terminate()  # a goodbye on a broken connection could wait for ever

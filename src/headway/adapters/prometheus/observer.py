@@ -1,0 +1,51 @@
+"""Count facts in prometheus-client's registry, under the names of the catalogue."""
+
+from typing import assert_never
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.registry import REGISTRY
+
+from headway.core import metrics
+from headway.core.facts import CommitResolved, Fact, GaveUp, Recovered, RetryScheduled
+from headway.core.metrics import Metric
+
+
+class PrometheusObserver:
+    """Holds one collector for each metric that facts feed."""
+
+    def __init__(self, registry: CollectorRegistry = REGISTRY) -> None:
+        self._retries = counter(metrics.RETRIES, registry)
+        self._recovered = counter(metrics.RECOVERED, registry)
+        self._gave_up = counter(metrics.GAVE_UP, registry)
+        self._wait = histogram(metrics.RETRY_WAIT, registry)
+        self._resolved = counter(metrics.COMMITS_RESOLVED, registry)
+
+    def tell(self, fact: Fact) -> None:
+        match fact:
+            case RetryScheduled():
+                self._retries.labels(fact.call, fact.failure.diagnosis.error_type).inc()
+                self._wait.labels(fact.call).observe(fact.delay.total_seconds())
+            case Recovered():
+                self._recovered.labels(fact.call).inc()
+            case GaveUp():
+                error_type = fact.failure.diagnosis.error_type
+                self._gave_up.labels(fact.call, error_type, str(fact.reason)).inc()
+            case CommitResolved():
+                outcome = "committed" if fact.committed else "not_committed"
+                self._resolved.labels(fact.call, outcome).inc()
+            case _:
+                assert_never(fact)
+
+
+def counter(metric: Metric, registry: CollectorRegistry = REGISTRY) -> Counter:
+    return Counter(metric.name, metric.meaning, metric.labels, registry=registry)
+
+
+def gauge(metric: Metric, registry: CollectorRegistry = REGISTRY) -> Gauge:
+    return Gauge(metric.name, metric.meaning, metric.labels, registry=registry)
+
+
+def histogram(metric: Metric, registry: CollectorRegistry = REGISTRY) -> Histogram:
+    return Histogram(
+        metric.name, metric.meaning, metric.labels, buckets=metric.buckets, registry=registry
+    )

@@ -1,0 +1,1 @@
+"""SQLite, by the standard library's sqlite3."""

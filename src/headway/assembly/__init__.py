@@ -1,0 +1,1 @@
+"""Where it is put together: one reader of the environment, one place that builds."""

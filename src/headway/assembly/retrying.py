@@ -1,0 +1,209 @@
+"""`retry` and `retry_on_oc000`, bound to the real clock, chance and log."""
+
+import inspect
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from typing import Any, ParamSpec, TypeVar, overload
+
+from headway.adapters.logs.observer import LogObserver
+from headway.adapters.system.chance import SystemChance
+from headway.adapters.system.clock import SystemClock
+from headway.core.backoff import AddedJitter, Backoff, Exponential
+from headway.core.catalogue import EVERYTHING, TRANSACTIONS
+from headway.core.classify import Classifier, rules_for
+from headway.core.errors import ConfigurationError
+from headway.core.failure import Diagnosis, Verdict
+from headway.core.policy import RetryPolicy
+from headway.ports.chance import Chance
+from headway.ports.clock import Clock
+from headway.ports.observer import Observer
+from headway.runtime.observers import Observers
+from headway.runtime.retrying import ContextOf, Retrying
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+On = type[Exception] | tuple[type[Exception], ...] | Classifier
+
+CLOCK = SystemClock()
+CHANCE = SystemChance()
+LOGS = LogObserver()
+
+DEFAULT_BACKOFF = Exponential(base=timedelta(milliseconds=100), cap=timedelta(seconds=10))
+DEFAULT_TTL = timedelta(seconds=60)
+JITTER_OF_TRANSACTIONS = AddedJitter(timedelta(milliseconds=100))
+
+
+@overload
+def retry(function: Callable[P, R], /) -> Callable[P, R]: ...
+@overload
+def retry(
+    *,
+    on: On | None = None,
+    max_attempts: int = 5,
+    backoff: Backoff = DEFAULT_BACKOFF,
+    ttl: timedelta | None = DEFAULT_TTL,
+    name: str | None = None,
+    context: ContextOf | None = None,
+    observer: Observer | None = None,
+    clock: Clock = CLOCK,
+    chance: Chance = CHANCE,
+) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
+def retry(
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    on: On | None = None,
+    max_attempts: int = 5,
+    backoff: Backoff = DEFAULT_BACKOFF,
+    ttl: timedelta | None = DEFAULT_TTL,
+    name: str | None = None,
+    context: ContextOf | None = None,
+    observer: Observer | None = None,
+    clock: Clock = CLOCK,
+    chance: Chance = CHANCE,
+) -> Any:
+    """Retry a function or a coroutine function while its failures are not permanent.
+
+    Args:
+        function: What to wrap, where `@retry` is written without parentheses.
+        on: Exception classes to retry, all others being permanent; or a Classifier of your own.
+            Without it the catalogue decides: programming and validation errors are permanent,
+            lost connections and conflicts are transient, and so is what no rule knows.
+        max_attempts: Tries in all, the first one included.
+        backoff: Waits between them; 100 ms, doubling, at most 10 s, with full jitter.
+        ttl: No attempt begins later than this after the first failure. None: no limit.
+        name: What logs and metrics call it; the function's qualified name if not given.
+        context: Makes fields for the log from the arguments of a call that failed.
+        observer: Hears the facts besides the log.
+        clock: Tells the time and waits.
+        chance: Rolls the dice for the jitter.
+
+    The exception of the last attempt is raised, with a note that says why there was no other.
+    """
+    decorate = Retrying(
+        policy=RetryPolicy(max_attempts=max_attempts, backoff=backoff, ttl=ttl),
+        classify=_classify(on),
+        clock=clock,
+        chance=chance,
+        observer=told(observer),
+        name=name,
+        **({"context": context} if context else {}),
+    )
+    return decorate if function is None else decorate(function)
+
+
+def retry_on_oc000(
+    stop_after: int = 5,
+    min_wait: float = 0.1,
+    max_wait: float = 2.0,
+    *,
+    name: str | None = None,
+    context: ContextOf | None = None,
+    observer: Observer | None = None,
+    clock: Clock = CLOCK,
+    chance: Chance = CHANCE,
+) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Retry a transaction that lost against another one, or lost its connection.
+
+    Before retry k it waits `min(min_wait * 2**(k-1) + jitter, max_wait)` seconds, the jitter being
+    0 to 100 ms. Everything else is raised at once. The function must open its own connection, so
+    that every attempt has a fresh one; `run_transaction` does that and resolves lost commits too.
+
+    Arguments named event_id, event_type, event_name or transaction_id appear in the log by
+    themselves; `context` makes other fields.
+    """
+
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        return transaction_retrying(
+            stop_after=stop_after,
+            min_wait=min_wait,
+            max_wait=max_wait,
+            name=name,
+            context=context or _named_arguments(function),
+            observer=observer,
+            clock=clock,
+            chance=chance,
+        )(function)
+
+    if callable(stop_after):
+        raise ConfigurationError(
+            "retry_on_oc000 is written with parentheses: @retry_on_oc000() or "
+            "@retry_on_oc000(stop_after=5, min_wait=0.1, max_wait=2.0)"
+        )
+    transaction_policy(stop_after, min_wait, max_wait)  # refuse bad values here, not at first use
+    return decorate
+
+
+def transaction_retrying(
+    *,
+    stop_after: int,
+    min_wait: float,
+    max_wait: float,
+    name: str | None,
+    context: ContextOf,
+    observer: Observer | None,
+    clock: Clock,
+    chance: Chance,
+) -> Retrying:
+    return Retrying(
+        policy=transaction_policy(stop_after, min_wait, max_wait),
+        classify=TRANSACTIONS.classify,
+        clock=clock,
+        chance=chance,
+        observer=told(observer),
+        name=name,
+        context=context,
+    )
+
+
+def transaction_policy(stop_after: int, min_wait: float, max_wait: float) -> RetryPolicy:
+    if not 0 <= min_wait <= max_wait < float("inf"):
+        raise ConfigurationError(
+            f"min_wait={min_wait!r}, max_wait={max_wait!r} are not accepted: "
+            "use seconds, with 0 <= min_wait <= max_wait"
+        )
+    return RetryPolicy(
+        max_attempts=stop_after,
+        backoff=Exponential(
+            base=timedelta(seconds=min_wait),
+            cap=timedelta(seconds=max_wait),
+            jitter=JITTER_OF_TRANSACTIONS,
+        ),
+    )
+
+
+def told(observer: Observer | None) -> Observer:
+    return Observers(LOGS, observer) if observer else Observers(LOGS)
+
+
+def _classify(on: On | None) -> Callable[[BaseException], Diagnosis]:
+    match on:
+        case None:
+            return EVERYTHING.classify
+        case Classifier():
+            return on.classify
+        case type():
+            on = (on,)
+    if not on or not all(issubclass(kind, Exception) for kind in on):
+        raise ConfigurationError(
+            f"on={on!r} is not accepted: name exception classes, such as on=ConnectionError"
+        )
+    return Classifier(
+        rules=(rules_for(on, Verdict.TRANSIENT),), unmatched=Verdict.PERMANENT
+    ).classify
+
+
+_KNOWN_ARGUMENTS = ("event_id", "event_type", "event_name", "transaction_id")
+
+
+def _named_arguments(function: Callable[..., Any]) -> ContextOf:
+    signature = inspect.signature(function)
+
+    def context(*args: object, **kwargs: object) -> Mapping[str, str]:
+        given = signature.bind(*args, **kwargs).arguments
+        event = given.get("event")
+        found = {name: given.get(name, getattr(event, name, None)) for name in _KNOWN_ARGUMENTS}
+        return {name: str(value) for name, value in found.items() if value is not None}
+
+    return context

@@ -1,0 +1,115 @@
+"""PostgreSQL and Aurora DSQL: SQLSTATEs first, the words of DSQL last."""
+
+from headway.core.classify import SQLSTATE, Rule
+from headway.core.failure import Verdict
+
+RULES = (
+    # DSQL documents SQLSTATE 40001 with OC000 (data) or OC001 (schema) in the message; some of its
+    # clients report the short code as the SQLSTATE itself.
+    Rule(
+        name="postgresql.conflict",
+        verdict=Verdict.TRANSIENT,
+        error_type="OC000_TRANSACTION_CONFLICT",
+        at=SQLSTATE,
+        codes=frozenset({"40001", "40P01", "55P03", "OC000", "OC001"}),
+        detail=r"\bOC\d{3}\b",
+    ),
+    Rule(
+        name="postgresql.outcome_unknown",
+        verdict=Verdict.UNKNOWN_OUTCOME,
+        error_type="CONNECTION_ERROR",
+        at=SQLSTATE,
+        codes=frozenset({"08007", "40003"}),
+    ),
+    Rule(
+        name="postgresql.connection",
+        verdict=Verdict.TRANSIENT,
+        error_type="CONNECTION_ERROR",
+        at=SQLSTATE,
+        classes=("08",),
+        # Shutdown by an administrator, by a crash, start-up, and sessions ended for idling.
+        codes=frozenset({"57P01", "57P02", "57P03", "57P05", "25P03"}),
+    ),
+    Rule(
+        name="postgresql.unique",
+        verdict=Verdict.PERMANENT,
+        error_type="UNIQUE_VIOLATION",
+        at=SQLSTATE,
+        codes=frozenset({"23505"}),
+    ),
+    Rule(
+        name="postgresql.integrity",
+        verdict=Verdict.PERMANENT,
+        error_type="INTEGRITY_ERROR",
+        at=SQLSTATE,
+        classes=("23", "22"),
+    ),
+    Rule(
+        name="postgresql.programming",
+        verdict=Verdict.PERMANENT,
+        error_type="PROGRAMMING_ERROR",
+        at=SQLSTATE,
+        classes=("42", "0A", "25P02"),
+    ),
+    # Too many connections, out of memory, disk full: it passes, but calling again at once makes it
+    # worse, so it is no connection error.
+    Rule(
+        name="postgresql.resources",
+        verdict=Verdict.TRANSIENT,
+        error_type="RESOURCES_EXHAUSTED",
+        at=SQLSTATE,
+        classes=("53",),
+    ),
+    Rule(
+        name="postgresql.cancelled",
+        verdict=Verdict.TRANSIENT,
+        error_type="QUERY_CANCELLED",
+        at=SQLSTATE,
+        codes=frozenset({"57014"}),
+    ),
+    # The client library lost the connection itself, so that no server gave it a code.
+    Rule(
+        name="postgresql.driver_connection",
+        verdict=Verdict.TRANSIENT,
+        error_type="CONNECTION_ERROR",
+        types=frozenset({"psycopg.OperationalError", "psycopg2.OperationalError"}),
+        at=SQLSTATE,
+        codes=frozenset({None}),
+    ),
+    Rule(
+        name="sqlalchemy.connection_invalidated",
+        verdict=Verdict.TRANSIENT,
+        error_type="CONNECTION_ERROR",
+        types=frozenset({"sqlalchemy.exc.DBAPIError"}),
+        at=("connection_invalidated",),
+        codes=frozenset({True}),
+    ),
+    Rule(
+        name="sqlalchemy.pool_timeout",
+        verdict=Verdict.TRANSIENT,
+        error_type="CONNECTION_ERROR",
+        types=frozenset({"sqlalchemy.exc.TimeoutError"}),
+    ),
+    Rule(
+        name="postgresql.closed",
+        verdict=Verdict.TRANSIENT,
+        error_type="CONNECTION_ERROR",
+        types=frozenset({"asyncpg.exceptions._base.InterfaceError"}),
+        text=("connection is closed", "connection was closed", "connection has been released"),
+    ),
+    Rule(
+        name="dsql.conflict_by_text",
+        verdict=Verdict.TRANSIENT,
+        error_type="OC000_TRANSACTION_CONFLICT",
+        text=(
+            "oc000",
+            "oc001",
+            "conflicts with another transaction",
+            "mutation conflicts",
+            "transaction conflict",
+            "change conflicts",
+            "schema has been updated by another transaction",
+        ),
+        detail=r"\bOC\d{3}\b",
+    ),
+)

@@ -1,0 +1,122 @@
+"""Our own exceptions, and those of Python itself."""
+
+import errno
+
+from headway.core.classify import Rule
+from headway.core.failure import Verdict
+
+OWN = (
+    Rule(
+        name="headway.document_not_found",
+        verdict=Verdict.NOT_YET,
+        error_type="DOCUMENT_NOT_FOUND",
+        types=frozenset({"headway.core.errors.DocumentNotFoundError"}),
+    ),
+    Rule(
+        name="headway.duplicate_event",
+        verdict=Verdict.PERMANENT,
+        error_type="DUPLICATE_EVENT",
+        types=frozenset({"headway.core.errors.DuplicateEventError"}),
+    ),
+    Rule(
+        name="headway.outcome_unknown",
+        verdict=Verdict.UNKNOWN_OUTCOME,
+        error_type="CONNECTION_ERROR",
+        types=frozenset({"headway.core.errors.OutcomeUnknownError"}),
+    ),
+    Rule(
+        name="headway.misuse",
+        verdict=Verdict.PERMANENT,
+        error_type="PROGRAMMING_ERROR",
+        types=frozenset(
+            {
+                "headway.core.errors.ConfigurationError",
+                "headway.core.errors.TransactionRolledBackError",
+            }
+        ),
+    ),
+)
+
+_UNREACHABLE = (
+    errno.ECONNABORTED,
+    errno.ECONNREFUSED,
+    errno.ECONNRESET,
+    errno.EHOSTDOWN,
+    errno.EHOSTUNREACH,
+    errno.ENETDOWN,
+    errno.ENETRESET,
+    errno.ENETUNREACH,
+    errno.EPIPE,
+    errno.ETIMEDOUT,
+)
+
+RULES = (
+    # A certificate that does not fit stays wrong, although it comes as a kind of connection error.
+    Rule(
+        name="python.certificate",
+        verdict=Verdict.PERMANENT,
+        error_type="CERTIFICATE_ERROR",
+        types=frozenset({"ssl.SSLCertVerificationError"}),
+    ),
+    Rule(
+        name="python.connection",
+        verdict=Verdict.TRANSIENT,
+        error_type="CONNECTION_ERROR",
+        types=frozenset(
+            {
+                "builtins.ConnectionError",
+                "builtins.TimeoutError",
+                "asyncio.exceptions.IncompleteReadError",
+                "socket.gaierror",
+                "ssl.SSLEOFError",
+                "ssl.SSLZeroReturnError",
+            }
+        ),
+    ),
+    Rule(
+        name="python.network",
+        verdict=Verdict.TRANSIENT,
+        error_type="CONNECTION_ERROR",
+        types=frozenset({"builtins.OSError"}),
+        at=("errno",),
+        codes=frozenset(_UNREACHABLE),
+    ),
+    Rule(
+        name="python.validation",
+        verdict=Verdict.PERMANENT,
+        error_type="VALIDATION_ERROR",
+        types=frozenset(
+            {
+                "builtins.ValueError",  # json, msgspec, pydantic and Unicode errors are ValueErrors
+                "jsonschema.exceptions.ValidationError",
+            }
+        ),
+    ),
+    Rule(
+        name="python.programming",
+        verdict=Verdict.PERMANENT,
+        error_type="PROGRAMMING_ERROR",
+        types=frozenset(
+            {
+                "builtins.ArithmeticError",
+                "builtins.AssertionError",
+                "builtins.AttributeError",
+                "builtins.ImportError",
+                "builtins.LookupError",
+                "builtins.NameError",
+                "builtins.NotImplementedError",
+                "builtins.RecursionError",
+                "builtins.SyntaxError",
+                "builtins.TypeError",
+            }
+        ),
+    ),
+    # asyncio gathers the refusals of several addresses into one OSError without a number.
+    Rule(
+        name="python.connect_failed",
+        verdict=Verdict.TRANSIENT,
+        error_type="CONNECTION_ERROR",
+        types=frozenset({"builtins.OSError"}),
+        text=("connect call failed",),
+    ),
+)

@@ -1,0 +1,192 @@
+"""Classify an exception: ordered rules say what it means, and which rule said so.
+
+Rules are data. They name exception classes by their qualified names and codes by where they stand
+on the exception, so that no driver has to be imported to recognise its errors.
+"""
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from email.utils import parsedate_to_datetime
+from functools import cached_property
+from typing import Any
+
+from headway.core.failure import Diagnosis, Verdict
+
+ANY = frozenset({"builtins.Exception"})
+SQLSTATE = ("sqlstate", "pgcode")
+"""Where database drivers keep it: asyncpg and psycopg; psycopg2."""
+_GRAVEST_FIRST = (
+    Verdict.PERMANENT,
+    Verdict.UNKNOWN_OUTCOME,
+    Verdict.NOT_YET,
+    Verdict.TRANSIENT,
+)
+_LONGEST_CHAIN = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """One line of the catalogue: all that is given must hold for the rule to match."""
+
+    name: str
+    verdict: Verdict
+    error_type: str
+    types: frozenset[str] = ANY
+    """Qualified class names; a subclass matches too."""
+    at: tuple[str, ...] = ()
+    """Attribute paths where the code may stand; the first one present on the exception counts."""
+    codes: frozenset[str | int | bool | None] = frozenset()
+    """Accepted codes. None accepts an exception that carries no code."""
+    classes: tuple[str, ...] = ()
+    """Accepted beginnings of a code, such as the SQLSTATE class 08."""
+    text: tuple[str, ...] = ()
+    """Fragments of the message in lower case, one of which must be there. The last resort."""
+    detail: str | None = None
+    """A pattern for a finer code inside the message."""
+    retry_after: str | None = None
+    """Attribute path of the response headers, where the other side may ask for a pause."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Classifier:
+    """Ordered rules, and the verdict for what no rule knows."""
+
+    rules: tuple[Rule, ...]
+    unmatched: Verdict = Verdict.TRANSIENT
+    unmatched_type: str = "UNKNOWN_ERROR"
+    _candidates: dict[type, tuple[Rule, ...]] = field(
+        default_factory=dict, repr=False, compare=False
+    )
+
+    def classify(self, error: BaseException) -> Diagnosis:
+        """Give the verdict on an exception, looking through wrappers, causes and groups."""
+        if isinstance(error, BaseExceptionGroup):
+            found = [self.classify(member) for member in error.exceptions]
+            return min(found, key=lambda diagnosis: _GRAVEST_FIRST.index(diagnosis.verdict))
+        # Types and codes of the whole chain go before the text of any: words are a guess.
+        for by_text in (False, True) if self._has_text else (False,):
+            for link in _chain(error):
+                for rule in self._rules_for(type(link)):
+                    if bool(rule.text) is by_text and (diagnosis := _match(rule, link)):
+                        return diagnosis
+        return Diagnosis(
+            verdict=self.unmatched,
+            rule="unmatched",
+            error_type=self.unmatched_type,
+            found=error,
+            code=_text(_first_present(error, SQLSTATE)),
+        )
+
+    def before(self, rules: Iterable[Rule]) -> "Classifier":
+        """Put rules of one's own in front of these."""
+        return Classifier(
+            rules=(*rules, *self.rules),
+            unmatched=self.unmatched,
+            unmatched_type=self.unmatched_type,
+        )
+
+    def _rules_for(self, kind: type) -> tuple[Rule, ...]:
+        try:
+            return self._candidates[kind]
+        except KeyError:
+            names = {f"{base.__module__}.{base.__qualname__}" for base in kind.__mro__}
+            rules = tuple(rule for rule in self.rules if not names.isdisjoint(rule.types))
+            self._candidates[kind] = rules
+            return rules
+
+    @cached_property
+    def _has_text(self) -> bool:
+        return any(rule.text for rule in self.rules)
+
+
+def rules_for(
+    errors: Sequence[type[BaseException]], verdict: Verdict, *, name: str = "given"
+) -> Rule:
+    """Make one rule of exception classes that a caller names."""
+    return Rule(
+        name=name,
+        verdict=verdict,
+        error_type=errors[0].__name__ if len(errors) == 1 else name.upper(),
+        types=frozenset(f"{kind.__module__}.{kind.__qualname__}" for kind in errors),
+    )
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    """Yield the exception, then what it wraps: the ORM's original, the explicit cause.
+
+    An implicit context is not followed: an error raised while handling another one is a new
+    error, and says nothing about the old one.
+    """
+    link: BaseException | None = error
+    for _ in range(_LONGEST_CHAIN):  # a chain can be a ring
+        if link is None:
+            return
+        yield link
+        wrapped = getattr(link, "orig", None)
+        link = wrapped if isinstance(wrapped, BaseException) else link.__cause__
+
+
+def _match(rule: Rule, error: BaseException) -> Diagnosis | None:
+    code = None
+    if rule.at:
+        code = _first_present(error, rule.at)
+        if not _accepts(rule, code):
+            return None
+    message = str(error) if rule.text or rule.detail else ""
+    if rule.text and not any(fragment in message.lower() for fragment in rule.text):
+        return None
+    found = re.search(rule.detail, message, re.IGNORECASE) if rule.detail else None
+    return Diagnosis(
+        verdict=rule.verdict,
+        rule=rule.name,
+        error_type=rule.error_type,
+        found=error,
+        code=_text(code),
+        detail=found[0].upper() if found else None,
+        retry_after=_asked_pause(error, rule.retry_after) if rule.retry_after else None,
+    )
+
+
+def _text(code: Any) -> str | None:
+    return str(code) if isinstance(code, str | int) and not isinstance(code, bool) else None
+
+
+def _accepts(rule: Rule, code: Any) -> bool:
+    if isinstance(code, Collection) and not isinstance(code, str):
+        return any(label in rule.codes for label in code)  # error labels come as a set
+    if isinstance(code, str) and code.startswith(rule.classes or ("\0",)):
+        return True
+    return code in rule.codes
+
+
+def _first_present(error: BaseException, paths: tuple[str, ...]) -> Any:
+    for path in paths:
+        value = _reach(error, path)
+        if value is not None:
+            return value
+    return None
+
+
+def _reach(error: BaseException, path: str) -> Any:
+    value: Any = error
+    for name in path.split("."):
+        value = value.get(name) if isinstance(value, dict) else getattr(value, name, None)
+        if value is None:
+            return None
+    return value
+
+
+def _asked_pause(error: BaseException, path: str) -> timedelta | datetime | None:
+    headers = _reach(error, path)
+    text = headers.get("retry-after") or headers.get("Retry-After") if headers else None
+    if not text:
+        return None
+    if text.strip().isdigit():
+        return timedelta(seconds=int(text))
+    try:
+        asked = parsedate_to_datetime(text)
+    except ValueError:
+        return None  # not a time at all: as if it had not been asked
+    return asked if asked.tzinfo else None

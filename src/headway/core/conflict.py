@@ -1,0 +1,20 @@
+"""Document 002's two questions about a database error."""
+
+from headway.core.catalogue import TRANSACTIONS
+from headway.core.failure import Verdict
+
+
+def classify_dsql_error(error: BaseException) -> tuple[bool, str, str | None]:
+    """Answer `(is_retryable, error_type, sqlstate)`.
+
+    `error_type` is one of OC000_TRANSACTION_CONFLICT, CONNECTION_ERROR (both retryable),
+    DUPLICATE_EVENT, UNIQUE_VIOLATION and UNKNOWN_ERROR (not retryable).
+    """
+    diagnosis = TRANSACTIONS.classify(error)
+    is_retryable = diagnosis.verdict is not Verdict.PERMANENT
+    return is_retryable, diagnosis.error_type, diagnosis.code
+
+
+def is_oc000_error(error: BaseException) -> bool:
+    """Say whether the transaction lost against another one, so that running it again may win."""
+    return TRANSACTIONS.classify(error).error_type == "OC000_TRANSACTION_CONFLICT"

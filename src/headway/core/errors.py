@@ -1,0 +1,69 @@
+"""The exceptions of Headway.
+
+HeadwayError
+├── ConfigurationError        a setting was refused before anything started
+├── DocumentNotFoundError     a document is expected and not visible yet: try again later
+├── DuplicateEventError       the operation was done before, by somebody else
+├── OutcomeUnknownError       a commit was sent and nobody could be asked whether it took effect
+└── TransactionRolledBackError   the database answered COMMIT with a rollback
+"""
+
+from collections.abc import Iterable
+
+
+class HeadwayError(Exception):
+    """Anything that Headway itself raises."""
+
+
+class ConfigurationError(HeadwayError, ValueError):
+    """A setting that cannot be used; the message names it, its value and what would be accepted."""
+
+
+class DocumentNotFoundError(HeadwayError):
+    """Documents that an event speaks of are not visible yet.
+
+    Raise it when a document *should* be there: it is retried on the schedule for "not yet".
+    """
+
+    def __init__(self, collection: str, missing: Iterable[str] = ()) -> None:
+        self.collection = collection
+        self.missing = tuple(missing)
+        names = ", ".join(self.missing)
+        message = f"not found in {collection}: {names}" if names else collection
+        super().__init__(message)
+
+
+class DuplicateEventError(HeadwayError):
+    """The operation was stored before, by another call: nothing was changed this time."""
+
+    def __init__(self, operation_id: str, message: str | None = None) -> None:
+        self.operation_id = operation_id
+        super().__init__(message or f"operation {operation_id!r} was stored before by another call")
+
+
+class OutcomeUnknownError(HeadwayError):
+    """A COMMIT was sent, the connection was lost, and the database could not be asked again.
+
+    The operation may or may not have taken effect. Calling again with the same operation id and
+    token is safe: it finds the row if it is there.
+    """
+
+    def __init__(self, operation_id: str, attempts: int) -> None:
+        self.operation_id = operation_id
+        self.attempts = attempts
+        super().__init__(
+            f"operation {operation_id!r}: the connection was lost during COMMIT and the database "
+            f"did not answer within {attempts} attempts, so it is unknown whether the operation "
+            "was stored; call again with the same operation id and token to find out"
+        )
+
+
+class TransactionRolledBackError(HeadwayError):
+    """COMMIT was answered by ROLLBACK: a statement had failed and the body swallowed its error."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the database rolled the transaction back at COMMIT, because an earlier statement had "
+            "failed and its error was swallowed; let the error leave the body, or put a savepoint "
+            "around the statement"
+        )

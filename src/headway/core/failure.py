@@ -1,0 +1,73 @@
+"""A failure: what one attempt ended with, and what it means for the next one."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+
+class Verdict(StrEnum):
+    """What a failure means for the work that met it."""
+
+    TRANSIENT = "transient"
+    """The same attempt may well succeed later."""
+
+    NOT_YET = "not_yet"
+    """Something that must exist is not visible yet: wait for it, it is nobody's fault."""
+
+    PERMANENT = "permanent"
+    """No number of attempts will help: a person has to look."""
+
+    UNKNOWN_OUTCOME = "unknown_outcome"
+    """The attempt may have taken effect although it raised: find out before doing it again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Diagnosis:
+    """The verdict on one exception, and why."""
+
+    verdict: Verdict
+    rule: str
+    """Name of the rule that matched, `unmatched` if none did."""
+    error_type: str
+    """The outward word for this kind of error in logs, metrics and answers."""
+    found: BaseException
+    """The exception in the cause chain that the rule matched."""
+    code: str | None = None
+    """SQLSTATE or another code of the driver, where there is one."""
+    detail: str | None = None
+    """A finer code from the message, such as OC001 beside SQLSTATE 40001."""
+    retry_after: timedelta | datetime | None = None
+    """When the other side asked to be called again, if it did."""
+
+    @property
+    def because(self) -> str:
+        """Say in one line why the verdict is what it is."""
+        kind = type(self.found)
+        code = f" with code {self.code}" if self.code is not None else ""
+        detail = f" ({self.detail})" if self.detail else ""
+        return (
+            f"{kind.__module__}.{kind.__qualname__}{code}{detail} "
+            f"is {self.verdict} by rule {self.rule}"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """One attempt that failed."""
+
+    attempt: int
+    at: datetime
+    error: BaseException
+    diagnosis: Diagnosis
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class History:
+    """What is known of a piece of work when its next step is decided."""
+
+    attempts: int
+    """Tries begun so far, the one that just failed included."""
+    first_seen: datetime
+    """When the work was first taken up; survives restarts where the engine keeps it."""
+    parked: timedelta = timedelta()
+    """Time spent waiting for a dependency that was down: it does not count against the TTL."""

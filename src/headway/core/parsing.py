@@ -1,0 +1,84 @@
+"""Turn settings as text into values, or refuse them with the name, the value and the cure."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from difflib import get_close_matches
+from typing import Any
+
+from headway.core.errors import ConfigurationError
+
+_Parse = Callable[[str], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One name that operators may set, the field it fills and how its text is read."""
+
+    name: str
+    field: str
+    parse: _Parse
+
+
+def read(
+    known: Sequence[Setting], settings: Mapping[str, str], *, prefixes: Sequence[str]
+) -> dict[str, Any]:
+    """Collect the fields that are set; of several names for one field, the earlier one wins."""
+    _refuse_misspelt(known, settings, prefixes)
+    fields: dict[str, Any] = {}
+    for prefix in prefixes:
+        for setting in known:
+            text = settings.get(prefix + setting.name, "").strip()
+            if text and setting.field not in fields:
+                try:
+                    fields[setting.field] = setting.parse(text)
+                except ValueError as error:
+                    raise ConfigurationError(
+                        f"{prefix}{setting.name}={text!r} is not accepted: {error}"
+                    ) from None
+    return fields
+
+
+def whole_number(low: int, high: int) -> _Parse:
+    def parse(text: str) -> int:
+        try:
+            value = int(text)
+        except ValueError:
+            value = low - 1
+        if not low <= value <= high:
+            raise ValueError(f"use a whole number from {low} to {high}")
+        return value
+
+    return parse
+
+
+def number(low: float, high: float, unit: str | None = None) -> _Parse:
+    """Read a number; with a unit that `timedelta` knows, read a duration."""
+
+    def parse(text: str) -> float | timedelta:
+        try:
+            value = float(text)
+        except ValueError:
+            value = math.nan
+        if not low <= value <= high:  # false for nan too
+            of = f" of {unit}" if unit else ""
+            raise ValueError(f"use a number{of} from {low:g} to {high:g}")
+        return timedelta(**{unit: value}) if unit else value
+
+    return parse
+
+
+def _refuse_misspelt(
+    known: Sequence[Setting], settings: Mapping[str, str], prefixes: Sequence[str]
+) -> None:
+    # Other programs have settings that begin alike, so only a near miss is refused, not every
+    # name we do not know.
+    names = [prefix + setting.name for prefix in prefixes for setting in known]
+    for given in settings:
+        if given.startswith(tuple(prefixes)) and given not in names:
+            near = get_close_matches(given, names, n=1, cutoff=0.95)
+            if near:
+                raise ConfigurationError(
+                    f"{given}={settings[given]!r} is not a setting: did you mean {near[0]}?"
+                )

@@ -1,0 +1,1 @@
+"""What the runtime needs from the world, as protocols with their promises in the docstrings."""

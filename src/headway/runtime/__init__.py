@@ -1,0 +1,1 @@
+"""The shell: carries out what the core decides, through ports only."""

@@ -1,0 +1,180 @@
+"""Run a transaction until it is committed once, or is known not to be.
+
+Every attempt has a connection of its own, and the operation row is written inside the same
+transaction. So when the connection is lost during COMMIT, the next attempt finds out what became
+of it: our own row means success, no row means that nothing happened and the body runs again.
+"""
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from headway.core.errors import (
+    ConfigurationError,
+    DuplicateEventError,
+    OutcomeUnknownError,
+    TransactionRolledBackError,
+)
+from headway.core.facts import CommitResolved
+from headway.core.failure import Verdict
+from headway.ports.transactions import Plan, TransactionDriver
+from headway.runtime.plan import follow, follow_async
+from headway.runtime.retrying import Retrying
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transaction:
+    """What to run, and how to recognise it afterwards."""
+
+    connect: Callable[[], Any]
+    body: Callable[[Any], Any]
+    operation_id: str
+    token: str
+    driver_for: Callable[[Any], TransactionDriver]
+    find: Callable[[Any], Any] | None = None
+    """Says on a fresh connection whether the operation is there; instead of the operation row."""
+    isolation: str | None = None
+    context: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not self.operation_id:
+            raise ConfigurationError(
+                "operation_id='' is not accepted: name the operation by something that stays the "
+                "same when it is sent again, such as the event id"
+            )
+
+    def run(self, retrying: Retrying) -> Any:
+        """Run it; with a coroutine function for a body, give an awaitable."""
+        attempts = _Attempts(self, retrying)
+        if inspect.iscoroutinefunction(self.body):
+            return self._run_async(attempts, retrying)
+        try:
+            return retrying(lambda: follow(attempts.plan()))()
+        except Exception as error:
+            attempts.refuse_to_guess(error)
+            raise
+
+    async def _run_async(self, attempts: "_Attempts", retrying: Retrying) -> Any:
+        async def attempt() -> Any:
+            return await follow_async(attempts.plan())
+
+        try:
+            return await retrying(attempt)()
+        except Exception as error:
+            attempts.refuse_to_guess(error)
+            raise
+
+
+@dataclass(frozen=True, slots=True)
+class _InDoubt:
+    """A COMMIT that was sent and never answered."""
+
+    session: Any
+    value: Any
+    """What the body returned: the answer of the whole call, should the commit turn out done."""
+
+
+class _Attempts:
+    """The attempts of one transaction; what is in doubt is carried from one to the next."""
+
+    def __init__(self, transaction: Transaction, retrying: Retrying) -> None:
+        self._transaction = transaction
+        self._retrying = retrying
+        self._in_doubt: _InDoubt | None = None
+        self._count = 0
+
+    def plan(self) -> Plan[Any]:
+        """Lay out one attempt as steps, without doing any: sync and async drivers do them."""
+        transaction = self._transaction
+        self._count += 1
+        connection = yield transaction.connect()
+        driver = transaction.driver_for(connection)
+        clean = False
+        try:
+            value = yield from self._inside(driver, connection)
+            clean = True
+            return value
+        finally:
+            yield from driver.close(connection, clean=clean)
+
+    def refuse_to_guess(self, error: Exception) -> None:
+        """Raise if the last word on a sent COMMIT is still missing."""
+        if self._in_doubt is not None and not isinstance(error, OutcomeUnknownError):
+            raise OutcomeUnknownError(self._transaction.operation_id, self._count) from error
+
+    def _inside(self, driver: TransactionDriver, connection: Any) -> Plan[Any]:
+        session = driver.session(connection)
+        if (yield from self._begin_or_find(driver, connection)):
+            return self._resolved(committed=True)
+        if self._in_doubt is not None:
+            self._resolved(committed=False)
+        value = yield self._transaction.body(connection)
+        try:
+            yield from driver.commit(connection)
+        except BaseException as error:
+            if not self._is_answer(error):
+                self._in_doubt = _InDoubt(session, value)
+            raise
+        return value
+
+    def _begin_or_find(self, driver: TransactionDriver, connection: Any) -> Plan[bool]:
+        """Begin, and say whether the operation is there already, by our own hand."""
+        transaction, in_doubt = self._transaction, self._in_doubt
+        if in_doubt is not None:
+            gone = yield from driver.fence(connection, in_doubt.session)
+            if transaction.find is not None:
+                if (yield transaction.find(connection)):
+                    return True
+                if not gone:  # it may still commit, and nothing but the operation row waits for it
+                    raise OutcomeUnknownError(transaction.operation_id, self._count)
+        yield from driver.begin(connection, transaction.isolation)
+        if transaction.find is not None:
+            return False
+        holder = yield from self._claim(driver, connection)
+        if holder not in (None, transaction.token):
+            self._resolved(committed=False)
+            raise DuplicateEventError(transaction.operation_id)
+        return holder is not None
+
+    def _claim(self, driver: TransactionDriver, connection: Any) -> Plan[str | None]:
+        transaction = self._transaction
+        try:
+            return (
+                yield from driver.claim(connection, transaction.operation_id, transaction.token)
+            )
+        except Exception as error:
+            if "headway_operations" in str(error):
+                error.add_note(
+                    "run_transaction writes its operation row there: make the table once with "
+                    "headway.create_operations_table(connect), or pass find= to use a row of yours"
+                )
+            raise
+
+    def _resolved(self, *, committed: bool) -> Any:
+        transaction, in_doubt = self._transaction, self._in_doubt
+        self._in_doubt = None
+        if in_doubt is None:
+            # The row carries our token although no attempt of this call wrote it: an earlier call
+            # with the same token did, and its answer is gone with it.
+            return None
+        self._retrying.observer.tell(
+            CommitResolved(
+                call=self._retrying.name or "run_transaction",
+                operation_id=transaction.operation_id,
+                committed=committed,
+                context=transaction.context,
+            )
+        )
+        return in_doubt.value
+
+    def _is_answer(self, error: BaseException) -> bool:
+        """Say whether the database itself refused the commit: then it is surely not done."""
+        if isinstance(error, TransactionRolledBackError):
+            return True
+        diagnosis = self._retrying.classify(error)
+        return (
+            diagnosis.code is not None
+            and diagnosis.error_type != "CONNECTION_ERROR"
+            and diagnosis.verdict is not Verdict.UNKNOWN_OUTCOME
+        )
