@@ -64,7 +64,7 @@ class Exponential:
     def delay(self, retry: int, draw: float) -> timedelta:
         cap = self.cap.total_seconds()
         try:
-            pause = min(self.base.total_seconds() * self.factor ** (retry - 1), cap)
+            pause = min(self.base.total_seconds() * float(self.factor) ** (retry - 1), cap)
         except OverflowError:  # a power this large is far beyond any cap
             pause = cap if self.base else 0.0
         return timedelta(seconds=min(self.jitter.spread(pause, draw), cap))

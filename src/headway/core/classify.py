@@ -9,7 +9,6 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from email.utils import parsedate_to_datetime
-from functools import cached_property
 from typing import Any
 
 from headway.core.failure import Diagnosis, Verdict
@@ -24,6 +23,7 @@ _GRAVEST_FIRST = (
     Verdict.TRANSIENT,
 )
 _LONGEST_CHAIN = 16
+_UNREAD = object()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +56,7 @@ class Classifier:
     rules: tuple[Rule, ...]
     unmatched: Verdict = Verdict.TRANSIENT
     unmatched_type: str = "UNKNOWN_ERROR"
-    _candidates: dict[type, tuple[Rule, ...]] = field(
+    _candidates: dict[tuple[type, bool], tuple[Rule, ...]] = field(
         default_factory=dict, repr=False, compare=False
     )
 
@@ -66,11 +66,12 @@ class Classifier:
             found = [self.classify(member) for member in error.exceptions]
             return min(found, key=lambda diagnosis: _GRAVEST_FIRST.index(diagnosis.verdict))
         # Types and codes of the whole chain go before the text of any: words are a guess.
-        for by_text in (False, True) if self._has_text else (False,):
-            for link in _chain(error):
-                for rule in self._rules_for(type(link)):
-                    if bool(rule.text) is by_text and (diagnosis := _match(rule, link)):
-                        return diagnosis
+        chain = tuple(_chain(error))
+        for by_text in (False, True):
+            for link in chain:
+                diagnosis = _first_match(self._rules_for(type(link), by_text=by_text), link)
+                if diagnosis is not None:
+                    return diagnosis
         return Diagnosis(
             verdict=self.unmatched,
             rule="unmatched",
@@ -87,18 +88,18 @@ class Classifier:
             unmatched_type=self.unmatched_type,
         )
 
-    def _rules_for(self, kind: type) -> tuple[Rule, ...]:
+    def _rules_for(self, kind: type, *, by_text: bool) -> tuple[Rule, ...]:
         try:
-            return self._candidates[kind]
+            return self._candidates[kind, by_text]
         except KeyError:
             names = {f"{base.__module__}.{base.__qualname__}" for base in kind.__mro__}
-            rules = tuple(rule for rule in self.rules if not names.isdisjoint(rule.types))
-            self._candidates[kind] = rules
+            rules = tuple(
+                rule
+                for rule in self.rules
+                if bool(rule.text) is by_text and not names.isdisjoint(rule.types)
+            )
+            self._candidates[kind, by_text] = rules
             return rules
-
-    @cached_property
-    def _has_text(self) -> bool:
-        return any(rule.text for rule in self.rules)
 
 
 def rules_for(
@@ -128,12 +129,23 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
         link = wrapped if isinstance(wrapped, BaseException) else link.__cause__
 
 
-def _match(rule: Rule, error: BaseException) -> Diagnosis | None:
-    code = None
-    if rule.at:
-        code = _first_present(error, rule.at)
-        if not _accepts(rule, code):
-            return None
+def _first_match(rules: tuple[Rule, ...], error: BaseException) -> Diagnosis | None:
+    codes: dict[tuple[str, ...], Any] = {}  # many rules look in the same places
+    for rule in rules:
+        code = None
+        if rule.at:
+            code = codes.get(rule.at, _UNREAD)
+            if code is _UNREAD:
+                code = codes[rule.at] = _first_present(error, rule.at)
+            if None not in rule.codes if code is None else not _accepts(rule, code):
+                continue
+        diagnosis = _match(rule, error, code)
+        if diagnosis is not None:
+            return diagnosis
+    return None
+
+
+def _match(rule: Rule, error: BaseException, code: Any) -> Diagnosis | None:
     message = str(error) if rule.text or rule.detail else ""
     if rule.text and not any(fragment in message.lower() for fragment in rule.text):
         return None
@@ -170,6 +182,8 @@ def _first_present(error: BaseException, paths: tuple[str, ...]) -> Any:
 
 
 def _reach(error: BaseException, path: str) -> Any:
+    if "." not in path:
+        return getattr(error, path, None)
     value: Any = error
     for name in path.split("."):
         value = value.get(name) if isinstance(value, dict) else getattr(value, name, None)

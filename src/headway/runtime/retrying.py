@@ -6,9 +6,9 @@ which is the same for functions and coroutine functions; the two drivers differ 
 
 import functools
 import inspect
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any, ParamSpec, TypeVar, cast
 
 import tenacity
@@ -58,9 +58,11 @@ class Retrying:
         def call(*args: P.args, **kwargs: P.kwargs) -> R:
             try:
                 return function(*args, **kwargs)
-            except Exception as raised:  # noqa: BLE001 (classified and decided on, never swallowed)
-                error = raised
-            return self._resume(name, error, functools.partial(function, *args, **kwargs))
+            except Exception as raised:
+                attempts = _Attempts(self, name, function, args, kwargs)
+                if not attempts.goes_on_after(raised):
+                    raise
+            return cast("R", self._resume(attempts))
 
         return call
 
@@ -69,110 +71,93 @@ class Retrying:
         async def call(*args: Any, **kwargs: Any) -> Any:
             try:
                 return await function(*args, **kwargs)
-            except Exception as raised:  # noqa: BLE001 (classified and decided on, never swallowed)
-                error = raised
-            return await self._resume_async(
-                name, error, functools.partial(function, *args, **kwargs)
-            )
+            except Exception as raised:
+                attempts = _Attempts(self, name, function, args, kwargs)
+                if not attempts.goes_on_after(raised):
+                    raise
+            return await self._resume_async(attempts)
 
         return call
 
-    def _resume(self, name: str, error: Exception, again: "functools.partial[R]") -> R:
-        attempts = _Attempts(self, name, again)
-        state = attempts.begun_with(error)
-        while isinstance(do := attempts.iter(state), DoAttempt | DoSleep):
-            if isinstance(do, DoSleep):
-                state.prepare_for_next_attempt()
-                if do:
-                    self.clock.sleep(timedelta(seconds=do))
-                continue
-            try:
-                state.set_result(again())
-            except Exception as raised:  # noqa: BLE001 (the machine decides on it)
-                state.set_exception((type(raised), raised, raised.__traceback__))
+    def _resume(self, attempts: "_Attempts") -> Any:
+        step: Any = attempts.first_sleep()
+        while isinstance(step, _STEPS):
+            if isinstance(step, DoSleep):
+                if step:
+                    self.clock.sleep(timedelta(seconds=step))
+            else:
+                try:
+                    attempts.set_result(attempts.again())
+                except Exception as raised:  # noqa: BLE001 (the machine decides on it)
+                    attempts.fail(raised)
+            step = attempts.next()
         attempts.tell_recovered()
-        return cast("R", do)
+        return step
 
-    async def _resume_async(
-        self, name: str, error: Exception, again: "functools.partial[Awaitable[Any]]"
-    ) -> Any:
-        attempts = _Attempts(self, name, again)
-        state = attempts.begun_with(error)
-        while isinstance(do := attempts.iter(state), DoAttempt | DoSleep):
-            if isinstance(do, DoSleep):
-                state.prepare_for_next_attempt()
-                if do:
-                    await self.clock.wait(timedelta(seconds=do))
-                continue
-            try:
-                state.set_result(await again())
-            except Exception as raised:  # noqa: BLE001 (the machine decides on it)
-                state.set_exception((type(raised), raised, raised.__traceback__))
+    async def _resume_async(self, attempts: "_Attempts") -> Any:
+        step: Any = attempts.first_sleep()
+        while isinstance(step, _STEPS):
+            if isinstance(step, DoSleep):
+                if step:
+                    await self.clock.wait(timedelta(seconds=step))
+            else:
+                try:
+                    attempts.set_result(await attempts.again())
+                except Exception as raised:  # noqa: BLE001 (the machine decides on it)
+                    attempts.fail(raised)
+            step = attempts.next()
         attempts.tell_recovered()
-        return do
+        return step
 
 
-class _Attempts(tenacity.BaseRetrying):
-    """tenacity's machine for one call that failed, with our rule as its stop and its wait.
+class _Attempts(RetryCallState):
+    """The attempts of one call that failed: tenacity's state of a call, with our decision in it."""
 
-    One is made for each failing call: tenacity keeps the state of a call in the object.
-    """
-
-    def __init__(self, plan: Retrying, name: str, again: "functools.partial[Any]") -> None:
-        super().__init__(
-            retry=_failed, wait=self._decide, stop=self._is_over, before=_quiet, after=_quiet
-        )
-        self.reraise = True
+    def __init__(
+        self,
+        plan: Retrying,
+        name: str,
+        function: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> None:
+        super().__init__(_TENACITY, function, args, kwargs)
         self._plan = plan
         self._call = name
-        self._again = again
+        self._first_failed = plan.clock.now()
         self._context: Mapping[str, str] | None = None
-        self._first_failed: datetime
-        self._action: Action
-        self._failure: Failure
+        self.action: Action
 
-    def __call__(self, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        raise NotImplementedError("driven by Retrying, which made the first attempt itself")
+    def first_sleep(self) -> DoSleep:
+        """Begin where the plain first call ended: tenacity goes on from the second attempt."""
+        _TENACITY.begin()
+        self.prepare_for_next_attempt()
+        return DoSleep(_delay(self))
 
-    def begun_with(self, error: Exception) -> RetryCallState:
-        """Record the first attempt, which was a plain call, and hand out tenacity's state."""
-        self.begin()
-        self._first_failed = self._plan.clock.now()
-        state = RetryCallState(self, self._again.func, self._again.args, self._again.keywords)
-        state.set_exception((type(error), error, error.__traceback__))
-        return state
+    def next(self) -> Any:
+        """Give tenacity's next step: attempt, sleep, or the result; or raise the last exception."""
+        step = _TENACITY.iter(self)
+        if isinstance(step, DoSleep):
+            self.prepare_for_next_attempt()
+        return step
 
-    def tell_recovered(self) -> None:
-        plan = self._plan
-        plan.observer.tell(
-            Recovered(
-                call=self._call,
-                attempts=self._failure.attempt + 1,
-                elapsed=plan.clock.now() - self._first_failed,
-                context=self._context_of_call(),
-            )
-        )
+    def again(self) -> Any:
+        """Call the function as it was called before."""
+        return cast("Callable[..., Any]", self.fn)(*self.args, **self.kwargs)
 
-    def _decide(self, state: RetryCallState) -> float:
-        """Classify and decide; tenacity asks for the wait before it asks whether to stop."""
-        plan = self._plan
-        error = cast("BaseException", cast("tenacity.Future", state.outcome).exception())
-        attempt = state.attempt_number
-        now = plan.clock.now()
+    def fail(self, error: Exception) -> None:
+        """Take down that an attempt failed."""
+        self.set_exception((type(error), error, error.__traceback__))
+        self.goes_on_after(error)
+
+    def goes_on_after(self, error: Exception) -> bool:
+        """Decide what follows a failure and tell it; say whether there is another attempt."""
+        plan, attempt, now = self._plan, self.attempt_number, self._plan.clock.now()
         diagnosis = plan.classify(error)
-        self._failure = Failure(attempt=attempt, at=now, error=error, diagnosis=diagnosis)
-        self._action = decide(
-            plan.policy,
-            History(attempts=attempt, first_seen=self._first_failed),
-            diagnosis,
-            now=now,
-            draw=plan.chance.draw(),
-        )
-        return self._action.delay.total_seconds() if isinstance(self._action, RetryLater) else 0.0
-
-    def _is_over(self, state: RetryCallState) -> bool:  # noqa: ARG002 (tenacity's signature)
-        plan, failure = self._plan, self._failure
-        match self._action:
+        failure = Failure(attempt=attempt, at=now, error=error, diagnosis=diagnosis)
+        history = History(attempts=attempt, first_seen=self._first_failed)
+        self.action = decide(plan.policy, history, diagnosis, now=now, draw=plan.chance.draw())
+        match self.action:
             case RetryLater(delay=delay):
                 plan.observer.tell(
                     RetryScheduled(
@@ -183,7 +168,7 @@ class _Attempts(tenacity.BaseRetrying):
                         context=self._context_of_call(),
                     )
                 )
-                return False
+                return True
             case DeadLetter(reason=reason):
                 plan.observer.tell(
                     GaveUp(
@@ -194,26 +179,48 @@ class _Attempts(tenacity.BaseRetrying):
                         context=self._context_of_call(),
                     )
                 )
-                failure.error.add_note(
-                    f"headway gave up at attempt {failure.attempt} of "
-                    f"{plan.policy.max_attempts} ({reason}): {failure.diagnosis.because}"
+                error.add_note(
+                    f"headway gave up at attempt {attempt} of {plan.policy.max_attempts} "
+                    f"({reason}): {diagnosis.because}"
                 )
-                return True
-            case action:
-                raise AssertionError(f"a call in hand cannot be parked: {action!r}")
+                return False
+            case parked:
+                raise AssertionError(f"a call in hand cannot be parked: {parked!r}")
+
+    def tell_recovered(self) -> None:
+        plan = self._plan
+        plan.observer.tell(
+            Recovered(
+                call=self._call,
+                attempts=self.attempt_number,
+                elapsed=plan.clock.now() - self._first_failed,
+                context=self._context_of_call(),
+            )
+        )
 
     def _context_of_call(self) -> Mapping[str, str]:
         if self._context is None:
-            self._context = self._plan.context(*self._again.args, **self._again.keywords)
+            self._context = self._plan.context(*self.args, **self.kwargs)
         return self._context
 
 
-def _failed(state: RetryCallState) -> bool:
-    return cast("tenacity.Future", state.outcome).failed
+def _failed(attempts: RetryCallState) -> bool:
+    return cast("tenacity.Future", attempts.outcome).failed
 
 
-def _quiet(_state: RetryCallState) -> None:
-    """Do nothing: facts are told by the machine itself."""
+def _delay(attempts: RetryCallState) -> float:
+    action = cast("_Attempts", attempts).action
+    return action.delay.total_seconds() if isinstance(action, RetryLater) else 0.0
+
+
+def _is_over(attempts: RetryCallState) -> bool:
+    return isinstance(cast("_Attempts", attempts).action, DeadLetter)
+
+
+# One machine serves every call: what belongs to a call is in its `_Attempts`, and what tenacity
+# notes in the machine itself (statistics) is kept for each thread and not used.
+_TENACITY = tenacity.Retrying(retry=_failed, wait=_delay, stop=_is_over, reraise=True)
+_STEPS = (DoAttempt, DoSleep)
 
 
 def _is_async(function: Callable[..., Any]) -> bool:

@@ -1,0 +1,34 @@
+"""Run the benchmarks: `python -m benchmarks [name ...] [--json]`."""
+
+import argparse
+import json
+import sys
+
+from benchmarks import imports, retrying
+from benchmarks.measure import Table
+
+SUITES = {"retrying": retrying.measure, "imports": imports.measure}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="benchmarks", description=__doc__)
+    parser.add_argument("names", nargs="*", help=f"of {', '.join(SUITES)}; all by default")
+    parser.add_argument("--json", action="store_true", help="machine-readable output")
+    parser.add_argument("--rounds", type=int, default=15, help="interleaved rounds of each")
+    options = parser.parse_args()
+    unknown = set(options.names) - set(SUITES)
+    if unknown:
+        parser.error(f"no such benchmark: {', '.join(sorted(unknown))}")
+    tables: list[Table] = []
+    for name in options.names or SUITES:
+        tables += SUITES[name](options.rounds)
+    if options.json:
+        print(json.dumps([table.as_json() for table in tables], indent=2))
+    else:
+        for table in tables:
+            print(table.as_text())
+    return 0 if all(goal.reached for table in tables for goal in table.goals) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
