@@ -6,6 +6,7 @@ from datetime import timedelta
 from headway.core.errors import ConfigurationError
 
 _ZERO = timedelta()
+_LONGEST = timedelta(days=36_500)  # a longer wait would leave the calendar
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +24,7 @@ class AddedJitter:
     up_to: timedelta = timedelta(milliseconds=100)
 
     def __post_init__(self) -> None:
-        _not_negative("up_to", self.up_to)
+        _refuse_bad("up_to", self.up_to)
 
     def spread(self, pause: float, draw: float) -> float:
         return pause + self.up_to.total_seconds() * draw
@@ -53,8 +54,8 @@ class Exponential:
     jitter: Jitter = FullJitter()
 
     def __post_init__(self) -> None:
-        _not_negative("base", self.base)
-        _not_negative("cap", self.cap)
+        _refuse_bad("base", self.base)
+        _refuse_bad("cap", self.cap)
         if not 1.0 <= self.factor < float("inf"):
             raise ConfigurationError(
                 f"factor={self.factor!r} is not accepted: backoff must not shrink, "
@@ -81,7 +82,7 @@ class Stepped:
         if not self.steps:
             raise ConfigurationError("steps=() is not accepted: name at least one wait")
         for step in self.steps:
-            _not_negative("steps", step)
+            _refuse_bad("steps", step)
 
     def delay(self, retry: int, draw: float) -> timedelta:
         pause = self.steps[min(retry, len(self.steps)) - 1].total_seconds()
@@ -91,6 +92,12 @@ class Stepped:
 Backoff = Exponential | Stepped
 
 
-def _not_negative(name: str, value: timedelta) -> None:
+def _refuse_bad(name: str, value: timedelta) -> None:
+    if not isinstance(value, timedelta):
+        raise ConfigurationError(
+            f"{name}={value!r} is not accepted: use a timedelta, such as timedelta(seconds=1)"
+        )
     if value < _ZERO:
         raise ConfigurationError(f"{name}={value!r} is not accepted: a wait cannot be negative")
+    if value > _LONGEST:
+        raise ConfigurationError(f"{name}={value!r} is not accepted: use at most a hundred years")

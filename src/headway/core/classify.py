@@ -8,7 +8,6 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from email.utils import parsedate_to_datetime
 from typing import Any
 
 from headway.core.failure import Diagnosis, Verdict
@@ -23,6 +22,7 @@ _GRAVEST_FIRST = (
     Verdict.TRANSIENT,
 )
 _LONGEST_CHAIN = 16
+_AS_GOOD_AS_NEVER = 10**9  # seconds: thirty years, which still can be added to a date
 _UNREAD = object()
 
 
@@ -77,7 +77,9 @@ class Classifier:
             rule="unmatched",
             error_type=self.unmatched_type,
             found=error,
-            code=_text(_first_present(error, SQLSTATE)),
+            code=next(
+                filter(None, (_text(_first_present(link, SQLSTATE)) for link in chain)), None
+            ),
         )
 
     def before(self, rules: Iterable[Rule]) -> "Classifier":
@@ -146,7 +148,7 @@ def _first_match(rules: tuple[Rule, ...], error: BaseException) -> Diagnosis | N
 
 
 def _match(rule: Rule, error: BaseException, code: Any) -> Diagnosis | None:
-    message = str(error) if rule.text or rule.detail else ""
+    message = _words(error) if rule.text or rule.detail else ""
     if rule.text and not any(fragment in message.lower() for fragment in rule.text):
         return None
     found = re.search(rule.detail, message, re.IGNORECASE) if rule.detail else None
@@ -161,6 +163,13 @@ def _match(rule: Rule, error: BaseException, code: Any) -> Diagnosis | None:
     )
 
 
+def _words(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001 (an exception that cannot be read must not hide itself)
+        return ""
+
+
 def _text(code: Any) -> str | None:
     return str(code) if isinstance(code, str | int) and not isinstance(code, bool) else None
 
@@ -173,6 +182,10 @@ def _accepts(rule: Rule, code: Any) -> bool:
     return code in rule.codes
 
 
+def _sqlstate(error: BaseException) -> str | None:
+    return _text(_first_present(error, SQLSTATE))
+
+
 def _first_present(error: BaseException, paths: tuple[str, ...]) -> Any:
     for path in paths:
         value = _reach(error, path)
@@ -182,13 +195,16 @@ def _first_present(error: BaseException, paths: tuple[str, ...]) -> Any:
 
 
 def _reach(error: BaseException, path: str) -> Any:
-    if "." not in path:
-        return getattr(error, path, None)
-    value: Any = error
-    for name in path.split("."):
-        value = value.get(name) if isinstance(value, dict) else getattr(value, name, None)
-        if value is None:
-            return None
+    try:
+        if "." not in path:
+            return getattr(error, path, None)
+        value: Any = error
+        for name in path.split("."):
+            value = value.get(name) if isinstance(value, dict) else getattr(value, name, None)
+            if value is None:
+                return None
+    except Exception:  # noqa: BLE001 (a property that raises holds no code)
+        return None
     return value
 
 
@@ -197,10 +213,13 @@ def _asked_pause(error: BaseException, path: str) -> timedelta | datetime | None
     text = headers.get("retry-after") or headers.get("Retry-After") if headers else None
     if not text:
         return None
-    if text.strip().isdigit():
-        return timedelta(seconds=int(text))
+    text = text.strip()
+    if text.isascii() and text.isdigit():
+        return timedelta(seconds=min(int(text[:18]), _AS_GOOD_AS_NEVER))
+    from email.utils import parsedate_to_datetime  # noqa: PLC0415 (slow to load, seldom needed)
+
     try:
         asked = parsedate_to_datetime(text)
-    except ValueError:
+    except (ValueError, OverflowError):
         return None  # not a time at all: as if it had not been asked
     return asked if asked.tzinfo else None

@@ -77,7 +77,7 @@ def _refuse_misspelt(
     names = [prefix + setting.name for prefix in prefixes for setting in known]
     for given in settings:
         if given.startswith(tuple(prefixes)) and given not in names:
-            near = get_close_matches(given, names, n=1, cutoff=0.95)
+            near = get_close_matches(given, names, n=1, cutoff=0.93)
             if near:
                 raise ConfigurationError(
                     f"{given}={settings[given]!r} is not a setting: did you mean {near[0]}?"

@@ -24,14 +24,18 @@ class RetryPolicy:
     """No attempt begins later than this after the work was first seen."""
 
     def __post_init__(self) -> None:
-        if self.max_attempts < 1:
+        if not _is_count(self.max_attempts, low=1):
             raise ConfigurationError(
                 f"max_attempts={self.max_attempts!r} is not accepted: "
                 "the first try counts, so use a whole number from 1"
             )
-        if self.ttl is not None and self.ttl <= timedelta():
+        if not isinstance(self.backoff, Backoff):
             raise ConfigurationError(
-                f"ttl={self.ttl!r} is not accepted: use a positive duration, or None for no limit"
+                f"backoff={self.backoff!r} is not accepted: use Exponential(...) or Stepped(...)"
+            )
+        if self.ttl is not None and not _is_duration(self.ttl):
+            raise ConfigurationError(
+                f"ttl={self.ttl!r} is not accepted: use a positive timedelta, or None for no limit"
             )
 
 
@@ -64,6 +68,14 @@ def _asked(retry_after: timedelta | datetime, now: datetime) -> timedelta:
     return retry_after - now if isinstance(retry_after, datetime) else retry_after
 
 
+def _is_count(value: object, *, low: int) -> bool:
+    return isinstance(value, int) and value >= low
+
+
+def _is_duration(value: object) -> bool:
+    return isinstance(value, timedelta) and value > timedelta()
+
+
 # The documents' RETRY_MAX_ATTEMPTS counts retries after the first call. Where it should count
 # tries in all, this is the one line to change.
 _FIRST_CALL = 1
@@ -84,7 +96,7 @@ class RetryConfig:
     ttl: timedelta = timedelta(minutes=30)
 
     def __post_init__(self) -> None:
-        if self.max_attempts < 0:
+        if not _is_count(self.max_attempts, low=0):
             raise ConfigurationError(
                 f"max_attempts={self.max_attempts!r} is not accepted: use a whole number from 0"
             )

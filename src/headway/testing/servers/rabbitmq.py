@@ -1,0 +1,145 @@
+"""RabbitMQ with its management and metrics, one virtual host for each test."""
+
+import json
+import secrets
+import shutil
+from http import HTTPStatus
+from pathlib import Path
+
+from headway.testing.servers.loopback import HOST, accepts, answers_ok, free_port, http_request
+from headway.testing.servers.process import Process, wait_until
+from headway.testing.servers.server import Server, ServerError
+
+# The programs behind the ones on the PATH: those change to the user rabbitmq and write to /var/log.
+_PROGRAM = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
+_LOGIN = "guest:guest"
+
+# Without the retention policies, the depths that management shows are five seconds old.
+_ADVANCED = """[{rabbit, [{quorum_tick_interval, 500}]},
+ {rabbitmq_management, [{management_db_cache_multiplier, 0}, {sample_retention_policies,
+  [{global, [{60, 1}]}, {basic, [{60, 1}]}, {detailed, [{60, 1}]}]}]}].
+"""
+
+
+class RabbitMQ(Server):
+    """A RabbitMQ node of its own, with a port mapper (epmd) of its own."""
+
+    name = "RabbitMQ"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.management_port = free_port()
+        self.metrics_port = free_port()
+        self._cluster_port = free_port()
+        self._mapper_port = free_port()
+        self._mapper: Process | None = None
+        self._node = f"node{self.port}@localhost"
+
+    @classmethod
+    def _missing(cls) -> str | None:
+        if not _PROGRAM.exists() or shutil.which("epmd") is None:
+            return f"{cls.name} is not installed. Install it: apt-get install rabbitmq-server"
+        return None
+
+    @property
+    def url(self) -> str:
+        return self._url("%2F")
+
+    @property
+    def management_url(self) -> str:
+        """The HTTP API, for example `{management_url}/api/queues`."""
+        return f"http://{_LOGIN}@{HOST}:{self.management_port}"
+
+    @property
+    def metrics_url(self) -> str:
+        """The metrics of each queue, for Prometheus."""
+        return f"http://{HOST}:{self.metrics_port}/metrics/per-object"
+
+    def create_vhost(self) -> str:
+        """Make an empty virtual host and give its URL."""
+        name = f"test_{secrets.token_hex(6)}"
+        rights = json.dumps({"configure": ".*", "write": ".*", "read": ".*"})
+        self._put(f"/api/vhosts/{name}", "{}")
+        self._put(f"/api/permissions/{name}/guest", rights)
+        return self._url(name)
+
+    def wait_for_quorum_queue(self, vhost_url: str, queue: str) -> None:
+        """Wait until a kill no longer loses a quorum queue that was declared a moment ago.
+
+        RabbitMQ writes the names of its quorum queues to disk some time after it has answered. A
+        queue that misses there comes back empty and without a leader, confirmed messages or not.
+        """
+        entry = f"{vhost_url.rpartition('/')[2]}_{queue}".encode()
+        names = self._file("mnesia") / "node" / "quorum" / self._node / "names.dets"
+        if not wait_until(lambda: entry in names.read_bytes(), self._ready_within):
+            raise self._error(f"did not write queue {queue!r} to disk within {self._ready_within}")
+
+    def start(self) -> None:
+        # Without a mapper that answers, Erlang would start one as a daemon that stays.
+        if self._mapper is None or not self._mapper.is_running():
+            self._mapper = self._spawn(["epmd", "-port", str(self._mapper_port), "-address", HOST])
+            if not wait_until(lambda: accepts(self._mapper_port), self._ready_within):
+                raise self._error(f"got no port mapper on port {self._mapper_port}")
+        super().start()
+
+    def kill(self) -> None:
+        super().kill()
+        if self._mapper is not None:
+            self._mapper.kill()
+
+    def pids(self) -> list[int]:
+        return super().pids() + ([] if self._mapper is None else self._mapper.tree())
+
+    def _url(self, vhost: str) -> str:
+        return f"amqp://{_LOGIN}@{HOST}:{self.port}/{vhost}"
+
+    def _put(self, path: str, body: str) -> None:
+        status, said = http_request("PUT", self.management_port, path, body=body, login=_LOGIN)
+        if status not in {HTTPStatus.CREATED, HTTPStatus.NO_CONTENT}:
+            raise ServerError(f"{self.name} answered PUT {path} with {status}: {said.decode()}")
+
+    def _prepare(self) -> None:
+        cookie = self.folder.path / ".erlang.cookie"
+        cookie.touch(mode=0o600)  # Erlang refuses one that others may read
+        cookie.write_text(secrets.token_hex(16))
+        self._file("enabled_plugins").write_text("[rabbitmq_management,rabbitmq_prometheus].\n")
+        self._file("advanced.config").write_text(_ADVANCED)
+        self._file("rabbitmq.conf").write_text(
+            f"listeners.tcp.1 = {HOST}:{self.port}\n"
+            f"management.tcp.ip = {HOST}\nmanagement.tcp.port = {self.management_port}\n"
+            f"prometheus.tcp.ip = {HOST}\nprometheus.tcp.port = {self.metrics_port}\n"
+            "prometheus.return_per_object_metrics = true\ncollect_statistics_interval = 500\n"
+            "disk_free_limit.absolute = 50MB\nlog.console = true\nlog.file = false\n"
+        )
+
+    def _command(self) -> list[str]:
+        return [str(_PROGRAM)]
+
+    def _is_ready(self) -> bool:
+        listening = f"/api/health/checks/port-listener/{self.port}"
+        return answers_ok(self.management_port, listening, login=_LOGIN)
+
+    def _environment(self) -> dict[str, str]:
+        return super()._environment() | {
+            "RABBITMQ_CONF_ENV_FILE": "/dev/null",
+            "RABBITMQ_NODENAME": self._node,
+            "RABBITMQ_CONFIG_FILE": str(self._file("rabbitmq.conf")),
+            "RABBITMQ_ADVANCED_CONFIG_FILE": str(self._file("advanced.config")),
+            "RABBITMQ_ENABLED_PLUGINS_FILE": str(self._file("enabled_plugins")),
+            "RABBITMQ_MNESIA_BASE": str(self._file("mnesia")),
+            "RABBITMQ_MNESIA_DIR": str(self._file("mnesia") / "node"),
+            "RABBITMQ_GENERATED_CONFIG_DIR": str(self._file("generated")),
+            "RABBITMQ_LOG_BASE": str(self.folder.path),
+            "RABBITMQ_LOGS": "-",
+            "RABBITMQ_PID_FILE": str(self._file("pid")),
+            "RABBITMQ_DIST_PORT": str(self._cluster_port),
+            "ERL_EPMD_PORT": str(self._mapper_port),
+            "ERL_EPMD_ADDRESS": HOST,
+            # Makes the script become Erlang; otherwise a kill hits the shell and Erlang lingers.
+            "RUNNING_UNDER_SYSTEMD": "true",
+            # Two schedulers that sleep when idle: the tests need the processor too.
+            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "+S 2:2 +sbwt none +sbwtdcpu none +sbwtdio none",
+        }
+
+    def _file(self, name: str) -> Path:
+        return self.folder.path / name

@@ -1,0 +1,128 @@
+"""Real servers for all tests: each started once per run (or xdist worker), when first asked for."""
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from headway.testing.servers import (
+    Alertmanager,
+    MongoDB,
+    PostgreSQL,
+    Prometheus,
+    Pushgateway,
+    RabbitMQ,
+    Redis,
+    Server,
+)
+
+_SERVERS: dict[str, type[Server]] = {
+    server.name.lower(): server
+    for server in (Alertmanager, MongoDB, PostgreSQL, Prometheus, Pushgateway, RabbitMQ, Redis)
+}
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--chaos", action="store_true", help="run the tests marked chaos too")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--chaos"):
+        return
+    chaos = [item for item in items if item.get_closest_marker("chaos")]
+    config.hook.pytest_deselected(items=chaos)
+    items[:] = [item for item in items if item not in chaos]
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    for marker in item.iter_markers("server"):
+        (name,) = marker.args
+        if name not in _SERVERS:
+            pytest.fail(f"No server is named {name!r}. There are: {', '.join(_SERVERS)}.")
+        _need(_SERVERS[name])
+
+
+def _need(server: type[Server]) -> None:
+    missing = server.missing()
+    if missing is None:
+        return
+    if os.environ.get("CI") == "true":
+        pytest.fail(f"CI tests everything. {missing}", pytrace=False)
+    pytest.skip(f"NOT TESTED! {missing}")
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[PostgreSQL]:
+    _need(PostgreSQL)
+    with PostgreSQL() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def redis_server() -> Iterator[Redis]:
+    _need(Redis)
+    with Redis() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def rabbitmq_server() -> Iterator[RabbitMQ]:
+    _need(RabbitMQ)
+    with RabbitMQ() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def mongodb_server() -> Iterator[MongoDB]:
+    _need(MongoDB)
+    with MongoDB() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def pushgateway_server() -> Iterator[Pushgateway]:
+    _need(Pushgateway)
+    with Pushgateway() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def alertmanager_server() -> Iterator[Alertmanager]:
+    _need(Alertmanager)
+    with Alertmanager() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def prometheus_server(
+    pushgateway_server: Pushgateway, alertmanager_server: Alertmanager
+) -> Iterator[Prometheus]:
+    """A Prometheus that fetches what is pushed; a test with rules of its own starts its own."""
+    _need(Prometheus)
+    targets = {"pushgateway": pushgateway_server.url}
+    with Prometheus(targets=targets, alertmanager=alertmanager_server.url) as server:
+        yield server
+
+
+@pytest.fixture
+def postgres_database(postgres_server: PostgreSQL) -> str:
+    """The URL of an empty database."""
+    return postgres_server.create_database()
+
+
+@pytest.fixture
+def redis_database(redis_server: Redis) -> str:
+    """The URL of an empty database."""
+    return redis_server.create_database()
+
+
+@pytest.fixture
+def mongodb_database(mongodb_server: MongoDB) -> str:
+    """The URL of an empty database."""
+    return mongodb_server.create_database()
+
+
+@pytest.fixture
+def rabbitmq_vhost(rabbitmq_server: RabbitMQ) -> str:
+    """The URL of an empty virtual host."""
+    return rabbitmq_server.create_vhost()
