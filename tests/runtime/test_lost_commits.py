@@ -1,7 +1,7 @@
 """A connection that breaks before, during or after COMMIT: no event lost, none applied twice."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import asyncpg
@@ -16,7 +16,11 @@ from headway.testing.proxy import Fault, Proxy
 from headway.testing.servers import PostgreSQL
 from tests.runtime.engines import Asyncpg, Engine, Psycopg, PsycopgAsync
 
-KINDS = {"asyncpg": Asyncpg, "psycopg": Psycopg, "psycopg-async": PsycopgAsync}
+KINDS: dict[str, Callable[[str], Engine]] = {
+    "asyncpg": Asyncpg,
+    "psycopg": Psycopg,
+    "psycopg-async": PsycopgAsync,
+}
 CUTS = [Fault.CUT_BEFORE, Fault.CUT_DURING, Fault.CUT_AFTER]
 QUICKLY: dict[str, Any] = {"min_wait": 0.001, "max_wait": 0.05}
 

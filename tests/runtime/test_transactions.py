@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import sqlite3
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,11 @@ async def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Engine:
         engine = Sqlite(str(tmp_path / "test.db"))
     else:
         url = request.getfixturevalue("postgres_database")
-        kinds = {"asyncpg": Asyncpg, "psycopg": Psycopg, "psycopg-async": PsycopgAsync}
+        kinds: dict[str, Callable[[str], Engine]] = {
+            "asyncpg": Asyncpg,
+            "psycopg": Psycopg,
+            "psycopg-async": PsycopgAsync,
+        }
         engine = kinds[request.param](url)
     await engine.prepare()
     return engine
@@ -272,7 +277,7 @@ async def test_a_cancelled_transaction_closes_its_connection(postgres_database: 
         begun.set()
         await asyncio.Event().wait()
 
-    task = asyncio.create_task(run_transaction(engine.connect, body, operation_id="a"))  # type: ignore[arg-type]
+    task = asyncio.create_task(run_transaction(engine.connect, body, operation_id="a"))
     await begun.wait()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):

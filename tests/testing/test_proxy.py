@@ -119,6 +119,20 @@ def test_much_passes(echo: EchoServer, client: socket.socket) -> None:
     assert echo.received == sent
 
 
+def test_a_slow_reader_gets_all_that_was_sent_before_the_close(proxy: Proxy) -> None:
+    sent = b"x" * 200_000
+    with socket.socket() as client:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)  # most waits in the proxy
+        client.connect(proxy.address)
+        client.sendall(sent)
+        client.shutdown(socket.SHUT_WR)
+        assert wait_until(lambda: proxy.connections == 0, SOON)
+        answer = b""
+        while chunk := client.recv(65536):
+            answer += chunk
+    assert answer.count(b"x") == len(sent)
+
+
 def test_latency_delays_question_and_answer(client: socket.socket, proxy: Proxy) -> None:
     proxy.slow_down(timedelta(milliseconds=60))
     start = time.monotonic()

@@ -255,9 +255,16 @@ def test_a_server_that_never_gets_ready_is_killed() -> None:
             return False
 
     server = NeverReady()
-    with pytest.raises(ServerError, match=r"was not ready within 0:00:00\.2"), server:
-        pass
+    with pytest.raises(ServerError, match=r"was not ready within 0:00:00\.2"):
+        server.start()
     assert server.pids() == []
+    server.close()
+
+
+def test_a_zombie_is_not_alive() -> None:
+    with subprocess.Popen([sys.executable, "-c", ""]) as child:
+        assert wait_until(lambda: not is_alive(child.pid), SOON)
+        assert Path(f"/proc/{child.pid}").exists()
 
 
 def test_a_missing_program_is_named_with_its_cure(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 import inspect
 from collections.abc import Callable, Mapping
 from datetime import timedelta
+from functools import partial
 from typing import Any, ParamSpec, TypeVar, overload
 
 from headway.adapters.logs.observer import LogObserver
@@ -31,6 +32,7 @@ LOGS = LogObserver()
 
 DEFAULT_BACKOFF = Exponential(base=timedelta(milliseconds=100), cap=timedelta(seconds=10))
 DEFAULT_TTL = timedelta(seconds=60)
+_DAY = 86_400
 JITTER_OF_TRANSACTIONS = AddedJitter(timedelta(milliseconds=100))
 
 
@@ -158,10 +160,10 @@ def transaction_retrying(
 
 
 def transaction_policy(stop_after: int, min_wait: float, max_wait: float) -> RetryPolicy:
-    if not 0 <= min_wait <= max_wait < float("inf"):
+    if not 0 <= min_wait <= max_wait <= _DAY:
         raise ConfigurationError(
             f"min_wait={min_wait!r}, max_wait={max_wait!r} are not accepted: "
-            "use seconds, with 0 <= min_wait <= max_wait"
+            f"use seconds, with 0 <= min_wait <= max_wait <= {_DAY}"
         )
     return RetryPolicy(
         max_attempts=stop_after,
@@ -174,7 +176,7 @@ def transaction_policy(stop_after: int, min_wait: float, max_wait: float) -> Ret
 
 
 def told(observer: Observer | None) -> Observer:
-    return Observers(LOGS, observer) if observer else Observers(LOGS)
+    return Observers(LOGS) if observer is None else Observers(LOGS, observer)
 
 
 def _classify(on: On | None) -> Callable[[BaseException], Diagnosis]:
@@ -185,7 +187,7 @@ def _classify(on: On | None) -> Callable[[BaseException], Diagnosis]:
             return on.classify
         case type():
             on = (on,)
-    if not on or not all(issubclass(kind, Exception) for kind in on):
+    if not _are_exception_classes(on):
         raise ConfigurationError(
             f"on={on!r} is not accepted: name exception classes, such as on=ConnectionError"
         )
@@ -194,16 +196,31 @@ def _classify(on: On | None) -> Callable[[BaseException], Diagnosis]:
     ).classify
 
 
+def _are_exception_classes(on: object) -> bool:
+    return (
+        isinstance(on, tuple)
+        and bool(on)
+        and all(isinstance(kind, type) and issubclass(kind, Exception) for kind in on)
+    )
+
+
 _KNOWN_ARGUMENTS = ("event_id", "event_type", "event_name", "transaction_id")
 
 
 def _named_arguments(function: Callable[..., Any]) -> ContextOf:
-    signature = inspect.signature(function)
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # some builtins have none
+        return lambda *_args, **_kwargs: {}
 
     def context(*args: object, **kwargs: object) -> Mapping[str, str]:
-        given = signature.bind(*args, **kwargs).arguments
+        try:
+            given = signature.bind(*args, **kwargs).arguments
+        except TypeError:  # called wrongly, which is the error that the caller gets to see
+            return {}
         event = given.get("event")
-        found = {name: given.get(name, getattr(event, name, None)) for name in _KNOWN_ARGUMENTS}
+        of_event = event.get if isinstance(event, Mapping) else partial(getattr, event)
+        found = {name: given.get(name, of_event(name, None)) for name in _KNOWN_ARGUMENTS}
         return {name: str(value) for name, value in found.items() if value is not None}
 
     return context

@@ -1,7 +1,7 @@
 """`run_transaction`, bound to the drivers that Headway knows."""
 
 import inspect
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any, TypeVar, overload
 
 from headway.adapters.postgres.by_asyncpg import AsyncpgDriver
@@ -46,7 +46,7 @@ def run_transaction(
     driver: TransactionDriver | None = None,
     clock: Clock = CLOCK,
     chance: Chance = CHANCE,
-) -> Awaitable[R]: ...
+) -> Coroutine[Any, Any, R]: ...
 @overload
 def run_transaction(
     connect: Callable[[], C],
@@ -142,6 +142,12 @@ def run_transaction(
     )
 
 
+@overload
+def create_operations_table(  # type: ignore[overload-overlap]  # the first that fits is meant
+    connect: Callable[[], Awaitable[object]],
+) -> Coroutine[Any, Any, None]: ...
+@overload
+def create_operations_table(connect: Callable[[], object]) -> None: ...
 def create_operations_table(connect: Callable[[], Any]) -> Any:
     """Make the table for operation rows, once, before `run_transaction` is used.
 

@@ -57,7 +57,7 @@ class Classifier:
     unmatched: Verdict = Verdict.TRANSIENT
     unmatched_type: str = "UNKNOWN_ERROR"
     _candidates: dict[tuple[type, bool], tuple[Rule, ...]] = field(
-        default_factory=dict, repr=False, compare=False
+        default_factory=dict, init=False, repr=False, compare=False
     )
 
     def classify(self, error: BaseException) -> Diagnosis:

@@ -6,6 +6,7 @@ which is the same for functions and coroutine functions; the two drivers differ 
 
 import functools
 import inspect
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -49,7 +50,7 @@ class Retrying:
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
         """Wrap a function or a coroutine function."""
-        _refuse_generators(function)
+        _refuse_what_cannot_be_retried(function)
         name = self.name or str(getattr(function, "__qualname__", type(function).__qualname__))
         if _is_async(function):
             return cast("Callable[P, R]", self._wrap_async(function, name))
@@ -60,7 +61,7 @@ class Retrying:
                 return function(*args, **kwargs)
             except Exception as raised:
                 attempts = _Attempts(self, name, function, args, kwargs)
-                if not attempts.goes_on_after(raised):
+                if not attempts.go_on_after(raised):
                     raise
             return cast("R", self._resume(attempts))
 
@@ -73,7 +74,7 @@ class Retrying:
                 return await function(*args, **kwargs)
             except Exception as raised:
                 attempts = _Attempts(self, name, function, args, kwargs)
-                if not attempts.goes_on_after(raised):
+                if not attempts.go_on_after(raised):
                     raise
             return await self._resume_async(attempts)
 
@@ -88,8 +89,10 @@ class Retrying:
             else:
                 try:
                     attempts.set_result(attempts.again())
-                except Exception as raised:  # noqa: BLE001 (the machine decides on it)
-                    attempts.fail(raised)
+                except Exception as raised:
+                    if not attempts.go_on_after(raised):
+                        raise
+                    attempts.set_exception((type(raised), raised, raised.__traceback__))
             step = attempts.next()
         attempts.tell_recovered()
         return step
@@ -103,8 +106,10 @@ class Retrying:
             else:
                 try:
                     attempts.set_result(await attempts.again())
-                except Exception as raised:  # noqa: BLE001 (the machine decides on it)
-                    attempts.fail(raised)
+                except Exception as raised:
+                    if not attempts.go_on_after(raised):
+                        raise
+                    attempts.set_exception((type(raised), raised, raised.__traceback__))
             step = attempts.next()
         attempts.tell_recovered()
         return step
@@ -135,7 +140,7 @@ class _Attempts(RetryCallState):
         return DoSleep(_delay(self))
 
     def next(self) -> Any:
-        """Give tenacity's next step: attempt, sleep, or the result; or raise the last exception."""
+        """Give tenacity's next step: attempt, sleep, or the result."""
         step = _TENACITY.iter(self)
         if isinstance(step, DoSleep):
             self.prepare_for_next_attempt()
@@ -145,12 +150,7 @@ class _Attempts(RetryCallState):
         """Call the function as it was called before."""
         return cast("Callable[..., Any]", self.fn)(*self.args, **self.kwargs)
 
-    def fail(self, error: Exception) -> None:
-        """Take down that an attempt failed."""
-        self.set_exception((type(error), error, error.__traceback__))
-        self.goes_on_after(error)
-
-    def goes_on_after(self, error: Exception) -> bool:
+    def go_on_after(self, error: Exception) -> bool:
         """Decide what follows a failure and tell it; say whether there is another attempt."""
         plan, attempt, now = self._plan, self.attempt_number, self._plan.clock.now()
         diagnosis = plan.classify(error)
@@ -200,7 +200,11 @@ class _Attempts(RetryCallState):
 
     def _context_of_call(self) -> Mapping[str, str]:
         if self._context is None:
-            self._context = self._plan.context(*self.args, **self.kwargs)
+            try:
+                self._context = self._plan.context(*self.args, **self.kwargs)
+            except Exception:  # what the caller must see is the error of the call
+                logging.getLogger("headway").exception("context of %s failed", self._call)
+                self._context = {}
         return self._context
 
 
@@ -213,26 +217,40 @@ def _delay(attempts: RetryCallState) -> float:
     return action.delay.total_seconds() if isinstance(action, RetryLater) else 0.0
 
 
-def _is_over(attempts: RetryCallState) -> bool:
-    return isinstance(cast("_Attempts", attempts).action, DeadLetter)
-
-
 # One machine serves every call: what belongs to a call is in its `_Attempts`, and what tenacity
-# notes in the machine itself (statistics) is kept for each thread and not used.
-_TENACITY = tenacity.Retrying(retry=_failed, wait=_delay, stop=_is_over, reraise=True)
+# notes in the machine itself (statistics) is kept for each thread and not used. It never stops by
+# itself: the last exception is raised where it was caught, for tenacity's frames would hold it.
+_TENACITY = tenacity.Retrying(retry=_failed, wait=_delay, stop=tenacity.stop_never)
 _STEPS = (DoAttempt, DoSleep)
 
 
 def _is_async(function: Callable[..., Any]) -> bool:
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
-        getattr(function, "__call__", None)  # noqa: B004 (asked whether it is async, not callable)
-    )
+    return any(map(inspect.iscoroutinefunction, _called(function)))
 
 
-def _refuse_generators(function: Callable[..., Any]) -> None:
-    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+def _called(function: Callable[..., Any]) -> tuple[object, object]:
+    """Give what runs when it is called: the function itself, or the method of a callable object."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    return function, getattr(function, "__call__", None)  # noqa: B004 (asked what it is)
+
+
+def _refuse_what_cannot_be_retried(function: Callable[..., Any]) -> None:
+    if isinstance(function, classmethod | staticmethod):
+        kind = type(function).__name__
+        raise ConfigurationError(f"a {kind} cannot be retried: write @{kind} above the retry")
+    if not callable(function):
+        raise ConfigurationError(
+            f"{function!r} cannot be retried: give a function, and settings by their names, such "
+            "as max_attempts=5"
+        )
+    if any(map(_is_generator, _called(function))):
         raise ConfigurationError(
             f"{getattr(function, '__qualname__', function)!r} is a generator: what it already "
             "yielded cannot be taken back, so it cannot be retried; retry the function that "
             "makes one item, or collect the items in a list"
         )
+
+
+def _is_generator(function: object) -> bool:
+    return inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function)

@@ -31,7 +31,7 @@ _RESET_ON_CLOSE = struct.pack("ii", 1, 0)  # SO_LINGER: on, zero seconds
 class Fault(Enum):
     """What happens to a connection when its client sends the bytes of a rule.
 
-    "Cut": the client sees a reset, the server an orderly close after the last byte it was given.
+    "Cut": the client sees a reset, the server a close after the last byte it was given.
     "Hang": both connections stay open and nothing passes, in either direction, until `cut()` or the
     end of the proxy. Not even a close passes: the server keeps the client's locks.
     """
@@ -43,8 +43,7 @@ class Fault(Enum):
     CUT_AFTER = auto()
     """The server gets the bytes and answers, the answer is dropped, then cut: the server is done.
 
-    The first bytes from the server count as the answer, so this is for clients that ask one thing
-    at a time.
+    The first bytes from the server count as the answer: for clients that ask one thing at a time.
     """
     HANG_BEFORE = auto()
     """Hang; the server never gets the bytes."""
@@ -75,8 +74,7 @@ class Rule:
 class Proxy:
     """Pass bytes between clients and one server, until told otherwise.
 
-    What a method asks for is in force when it returns. A client that connects while the server is
-    down is accepted and then reset.
+    What a method asks for is in force when it returns. While the server is down, clients are reset.
     """
 
     def __init__(self, host: str, port: int) -> None:
@@ -96,7 +94,7 @@ class Proxy:
 
     @property
     def connections(self) -> int:
-        """How many clients are connected, hanging ones included."""
+        """How many clients are connected."""
         return len(self._connections)
 
     def through(self, url: str) -> str:
@@ -132,7 +130,7 @@ class Proxy:
 
     def black_hole(self) -> None:
         """Pass nothing on, as in a network partition: nobody is told, clients still connect."""
-        self._do(self._block())
+        self._do(self._wire.block())
 
     def heal(self) -> None:
         """Be a plain wire again: no rules, no latency; what a black hole held back now arrives."""
@@ -172,9 +170,6 @@ class Proxy:
             listener.settimeout(0)
             self._accepting = self._loop.create_task(self._accept(listener))
 
-    async def _block(self) -> None:
-        self._wire.unblocked.clear()
-
     async def _stop_accepting(self) -> None:
         if self._accepting is not None:
             self._accepting.cancel()
@@ -213,6 +208,9 @@ class _Wire:
         self.latency = timedelta()
         self.unblocked = asyncio.Event()
 
+    async def block(self) -> None:
+        self.unblocked.clear()
+
     async def travel(self) -> None:
         """Take the time a chunk takes."""
         if self.latency:
@@ -236,11 +234,8 @@ class _Connection:
 
     def __init__(self, wire: _Wire, client: socket.socket) -> None:
         self.reset = True
-        self._wire = wire
-        self._client = client
-        self._server = socket.socket()
-        self._hangs = False
-        self._ends_with_answer = False
+        self._wire, self._client, self._server = wire, client, socket.socket()
+        self._hangs = self._ends_with_answer = False
         for end in (self._client, self._server):
             end.settimeout(0)
             end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -265,10 +260,8 @@ class _Connection:
             fault = self._wire.fault(earlier, chunk)
             earlier = (earlier + chunk)[-_LOOK_BACK:]
             # Set before anything is sent, so that no answer to it can slip through.
-            if fault is Fault.CUT_AFTER:
-                self._ends_with_answer = True
-            if fault in {Fault.CUT_DURING, Fault.HANG_BEFORE, Fault.HANG_AFTER}:
-                self._hangs = True
+            self._ends_with_answer |= fault is Fault.CUT_AFTER
+            self._hangs |= fault in {Fault.CUT_DURING, Fault.HANG_BEFORE, Fault.HANG_AFTER}
             if fault not in {Fault.CUT_BEFORE, Fault.HANG_BEFORE}:
                 await asyncio.get_running_loop().sock_sendall(self._server, chunk)
             if fault in {Fault.CUT_BEFORE, Fault.CUT_DURING}:

@@ -4,7 +4,8 @@ import json
 import logging
 from datetime import UTC, datetime
 
-_PLAIN = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
+PLAIN = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
+"""What every record has; `logging` refuses a field of such a name."""
 
 
 class JsonFormatter(logging.Formatter):
@@ -40,5 +41,5 @@ def extras(record: logging.LogRecord) -> dict[str, object]:
     return {
         key: value
         for key, value in record.__dict__.items()
-        if key not in _PLAIN and value is not None
+        if key not in PLAIN and value is not None
     }

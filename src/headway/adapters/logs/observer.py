@@ -3,6 +3,7 @@
 import logging
 from typing import Any, assert_never
 
+from headway.adapters.logs.formats import PLAIN
 from headway.core.action import Reason
 from headway.core.facts import CommitResolved, Fact, GaveUp, Recovered, RetryScheduled
 from headway.core.failure import Failure, Verdict
@@ -10,6 +11,11 @@ from headway.core.failure import Failure, Verdict
 _FOUND = {
     "OC000_TRANSACTION_CONFLICT": "OC000 transaction conflict detected",
     "CONNECTION_ERROR": "Connection error detected",
+}
+_TAKEN = PLAIN | {
+    *("timestamp", "level", "logger", "traceback"),  # by the JSON line
+    *("call", "error_type", "sqlstate", "code_detail", "is_retryable", "rule", "attempt"),
+    *("wait_time", "reason", "committed"),
 }
 
 
@@ -27,7 +33,7 @@ class LogObserver:
                 self._log.info(
                     "Successfully completed after %d attempts",
                     fact.attempts,
-                    extra={**fact.context, "call": fact.call, "attempt": fact.attempts},
+                    extra={**_context(fact), "call": fact.call, "attempt": fact.attempts},
                 )
             case GaveUp():
                 self._gave_up(fact)
@@ -36,7 +42,7 @@ class LogObserver:
                     "Connection lost during COMMIT: operation %s was %s",
                     fact.operation_id,
                     "committed" if fact.committed else "not committed, running it again",
-                    extra={**fact.context, "call": fact.call, "committed": fact.committed},
+                    extra={**_context(fact), "call": fact.call, "committed": fact.committed},
                 )
             case _:
                 assert_never(fact)
@@ -81,7 +87,7 @@ def _fields(fact: RetryScheduled | GaveUp) -> dict[str, Any]:
     failure: Failure = fact.failure
     diagnosis = failure.diagnosis
     return {
-        **fact.context,
+        **_context(fact),
         "call": fact.call,
         "error_type": diagnosis.error_type,
         "sqlstate": diagnosis.code,
@@ -89,4 +95,11 @@ def _fields(fact: RetryScheduled | GaveUp) -> dict[str, Any]:
         "is_retryable": diagnosis.verdict is not Verdict.PERMANENT,
         "rule": diagnosis.rule,
         "attempt": failure.attempt,
+    }
+
+
+def _context(fact: Fact) -> dict[str, Any]:
+    """Give the caller's fields; one whose name is taken is shown as `context_<name>`."""
+    return {
+        f"context_{name}" if name in _TAKEN else name: value for name, value in fact.context.items()
     }

@@ -3,6 +3,9 @@
 from headway.core.classify import SQLSTATE, Rule
 from headway.core.failure import Verdict
 
+_PSYCOPG = frozenset({"psycopg.OperationalError", "psycopg2.OperationalError"})
+_NO_CODE = frozenset({None})
+
 RULES = (
     # DSQL documents SQLSTATE 40001 with OC000 (data) or OC001 (schema) in the message; some of its
     # clients report the short code as the SQLSTATE itself.
@@ -61,20 +64,18 @@ RULES = (
         classes=("53",),
     ),
     Rule(
+        name="postgresql.credentials",
+        verdict=Verdict.PERMANENT,
+        error_type="CREDENTIALS_REFUSED",
+        at=SQLSTATE,
+        classes=("28",),
+    ),
+    Rule(
         name="postgresql.cancelled",
         verdict=Verdict.TRANSIENT,
         error_type="QUERY_CANCELLED",
         at=SQLSTATE,
         codes=frozenset({"57014"}),
-    ),
-    # The client library lost the connection itself, so that no server gave it a code.
-    Rule(
-        name="postgresql.driver_connection",
-        verdict=Verdict.TRANSIENT,
-        error_type="CONNECTION_ERROR",
-        types=frozenset({"psycopg.OperationalError", "psycopg2.OperationalError"}),
-        at=SQLSTATE,
-        codes=frozenset({None}),
     ),
     Rule(
         name="sqlalchemy.connection_invalidated",
@@ -89,6 +90,40 @@ RULES = (
         verdict=Verdict.TRANSIENT,
         error_type="CONNECTION_ERROR",
         types=frozenset({"sqlalchemy.exc.TimeoutError"}),
+    ),
+    # psycopg does not pass on the code of a server that refuses a connection, only its words.
+    Rule(
+        name="postgresql.resources_by_text",
+        verdict=Verdict.TRANSIENT,
+        error_type="RESOURCES_EXHAUSTED",
+        types=_PSYCOPG,
+        at=SQLSTATE,
+        codes=_NO_CODE,
+        text=(
+            "too many clients already",
+            "too many connections for",
+            "remaining connection slots are reserved",
+        ),
+    ),
+    Rule(
+        name="postgresql.credentials_by_text",
+        verdict=Verdict.PERMANENT,
+        error_type="CREDENTIALS_REFUSED",
+        types=_PSYCOPG,
+        at=SQLSTATE,
+        codes=_NO_CODE,
+        text=("password authentication failed", "no pg_hba.conf entry", 'fatal:  role "'),
+    ),
+    # The client library lost the connection itself, so that no server gave it a code. The empty
+    # text is in every message; it puts this rule behind those that look for words.
+    Rule(
+        name="postgresql.driver_connection",
+        verdict=Verdict.TRANSIENT,
+        error_type="CONNECTION_ERROR",
+        types=_PSYCOPG,
+        at=SQLSTATE,
+        codes=_NO_CODE,
+        text=("",),
     ),
     Rule(
         name="postgresql.closed",

@@ -1,0 +1,14 @@
+"""The command `headway`."""
+
+import sys
+
+
+def main() -> None:
+    """Run the command line, or say what is missing for it."""
+    try:
+        from headway.apps.cli.commands import run  # noqa: PLC0415 (its packages may be missing)
+    except ModuleNotFoundError as missing:
+        if missing.name is None or missing.name.startswith("headway"):
+            raise
+        sys.exit(f"headway: the command needs {missing.name}: pip install 'headway[cli]'")
+    run()

@@ -1,0 +1,55 @@
+"""All commands, and what happens when one of them cannot go on."""
+
+import sys
+from importlib.metadata import version
+from typing import Annotated
+
+import typer
+
+from headway import ConfigurationError
+from headway.apps.cli import config, demo, ledger
+
+CANNOT_GO_ON = 2
+
+app = typer.Typer(
+    name="headway",
+    help="Recoverability for event-driven Python.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.add_typer(config.app, name="config")
+app.add_typer(demo.app, name="demo")
+app.add_typer(ledger.app, name="ledger")
+
+
+def _say_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"headway {version('headway')}")
+        raise typer.Exit
+
+
+@app.callback()
+def headway(
+    _version: Annotated[
+        bool,
+        typer.Option("--version", callback=_say_version, is_eager=True, help="Say the version."),
+    ] = False,
+) -> None:
+    """Keep services moving: every piece of work finishes, or stops where you see why."""
+
+
+def run() -> None:
+    """Run a command; what a person can mend is said in one line, without a traceback."""
+    try:
+        app()
+    except ConfigurationError as error:
+        typer.echo(f"headway: {error}", err=True)
+        sys.exit(CANNOT_GO_ON)
+    except ModuleNotFoundError as missing:
+        if missing.name is None or missing.name.startswith("headway"):
+            raise
+        typer.echo(
+            f"headway: this command needs {missing.name}: pip install 'headway[ledger]'", err=True
+        )
+        sys.exit(CANNOT_GO_ON)

@@ -1,0 +1,52 @@
+"""`headway config`: what is in force."""
+
+import json
+from dataclasses import asdict
+from datetime import timedelta
+from typing import Annotated
+
+import typer
+
+from headway.assembly.settings import environment, retry_config
+from headway.core.policy import RETRY_SETTINGS, RetryConfig
+from headway.systems.ledger.settings import LedgerSettings
+
+app = typer.Typer(help="Settings.", no_args_is_help=True)
+
+
+@app.callback()
+def config() -> None:
+    """Settings."""
+
+
+@app.command()
+def show(
+    as_json: Annotated[bool, typer.Option("--json", help="One object, for machines.")] = False,
+) -> None:
+    """Show every setting with the value in force; passwords are hidden."""
+    settings = _retry(retry_config()) | LedgerSettings.from_mapping(environment()).in_force()
+    if as_json:
+        typer.echo(json.dumps(settings, indent=2))
+        return
+    width = max(map(len, settings))
+    for name, value in settings.items():
+        typer.echo(f"{name:<{width}}  {value}")
+
+
+def _retry(config: RetryConfig) -> dict[str, str]:
+    """Name each field by the first of its settings, in that setting's unit."""
+    values = asdict(config)
+    shown: dict[str, str] = {}
+    for setting in RETRY_SETTINGS:
+        if setting.field in values:
+            value = values.pop(setting.field)
+            if isinstance(value, timedelta):
+                value = value / timedelta(**{_unit(setting.name): 1})
+            shown[f"RETRY_{setting.name}"] = f"{value:g}"
+    return shown
+
+
+def _unit(name: str) -> str:
+    return {"MS": "milliseconds", "SECONDS": "seconds", "MINUTES": "minutes"}[
+        name.rpartition("_")[2]
+    ]

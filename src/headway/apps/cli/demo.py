@@ -1,0 +1,72 @@
+"""`headway demo`: see it work, without any server installed."""
+
+import json
+import signal
+import sys
+import textwrap
+from typing import Annotated
+
+import typer
+
+from headway.assembly.settings import environment
+
+app = typer.Typer(help="Demonstrations that need no server.", invoke_without_command=True)
+
+_SERVE = (sys.executable, "-m", "headway.apps.cli", "ledger", "serve")
+
+
+@app.callback()
+def demo(context: typer.Context) -> None:
+    """Demonstrations that need no server; without a name, the ledger."""
+    if context.invoked_subcommand is None:
+        ledger()
+
+
+@app.command()
+def ledger(
+    database: Annotated[
+        str | None, typer.Option(help="postgresql://... instead of a SQLite file.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Figures for machines.")] = False,
+) -> None:
+    """Send events in parallel to a real server, with retry off and on, and prove the books.
+
+    Exit code 0: the books were exact in every run, and with retry every event was stored.
+    """
+    from headway.apps.cli import figures  # noqa: PLC0415 (a fast start of the other commands)
+    from headway.systems.ledger.demo import ServerDidNotStartError, events_in_all, play  # noqa: PLC0415
+
+    # So that the servers are ended on the way out, as they are after Ctrl-C.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    with figures.progress(events_in_all(), "starting servers", quiet=as_json) as tick:
+        try:
+            acts = play(_SERVE, environment(), database=database, on_act=tick.say, on_answer=tick)
+        except ServerDidNotStartError as error:
+            typer.echo(f"headway: {error}", err=True)
+            raise typer.Exit(1) from None
+    shortcomings = [
+        f"{act.load}, retry {act.retry}: {act.shortcoming}" for act in acts if act.shortcoming
+    ]
+    if as_json:
+        runs = [
+            {"load": act.load, "retry": act.retry, "clients": act.clients, **act.report.as_dict()}
+            for act in acts
+        ]
+        typer.echo(json.dumps({"runs": runs, "shortcomings": shortcomings}, indent=2))
+    else:
+        figures.show(["load", "retry"], [((act.load, act.retry), act.report) for act in acts])
+        typer.echo("\n" + _explained(shortcomings, acts[-1].report.at_once_rate))
+    raise typer.Exit(1 if shortcomings else 0)
+
+
+def _explained(shortcomings: list[str], at_once: float) -> str:
+    if shortcomings:
+        return "Not as promised:\n" + "\n".join(f"  {each}" for each in shortcomings)
+    later = " The rest followed when their sender honoured Retry-After." * (at_once < 1)
+    text = (
+        "Every event changes a car or a loan that others change at the same time. Without retry "
+        "the losers of a conflict are turned away; with retry they run again, up to 5 times in "
+        f"all. Of the last load {at_once:.1%} were stored at the first send.{later} Exact means: "
+        "every answer agrees with the database, and every sum with its events, to the cent."
+    )
+    return textwrap.fill(text, width=78)

@@ -1,0 +1,1 @@
+"""Whole systems, built on Headway's public names only."""

@@ -1,0 +1,1 @@
+"""A ledger of events over HTTP: every event is stored once, with its effect, or not at all."""

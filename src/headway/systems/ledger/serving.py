@@ -1,0 +1,95 @@
+"""Run the ledger as one process, or as several behind one port."""
+
+import asyncio
+import contextlib
+import logging
+import os
+import socket
+import sys
+import tempfile
+from functools import partial
+
+import uvicorn
+from fastapi import FastAPI
+from prometheus_client import CollectorRegistry
+from uvicorn.supervisors import Multiprocess
+
+from headway import ConfigurationError
+from headway.adapters.logs.formats import JsonFormatter, TerminalFormatter
+from headway.systems.ledger.exposition import SHARED_COUNTERS
+from headway.systems.ledger.front_door import create_app
+from headway.systems.ledger.metrics import LedgerMetrics
+from headway.systems.ledger.opening import open_store
+from headway.systems.ledger.settings import LedgerSettings, masked
+
+log = logging.getLogger("headway.ledger")
+
+
+def serve(settings: LedgerSettings, *, workers: int = 1) -> None:
+    """Serve until told to stop; requests begun before that are answered first."""
+    _write_logs()
+    with contextlib.ExitStack() as stack:
+        if workers > 1:
+            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="headway-ledger-"))
+            # Set, not read: prometheus-client looks there in every process that is started below.
+            os.environ[SHARED_COUNTERS] = folder  # noqa: TID251
+        asyncio.run(_try_out(settings))
+        listener = stack.enter_context(_listen(settings))
+        host, port = listener.getsockname()[:2]
+        log.info(
+            "Ledger is at http://%s:%d (description: /docs)",
+            f"[{host}]" if ":" in host else host,
+            port,
+            extra={"database": masked(settings.database_url), "workers": workers},
+        )
+        config = uvicorn.Config(
+            partial(application, settings),
+            factory=True,
+            workers=workers,
+            log_config=None,
+            access_log=False,
+        )
+        if workers > 1:
+            Multiprocess(config, sockets=[listener]).run()
+        else:
+            uvicorn.Server(config).run(sockets=[listener])
+
+
+def application(settings: LedgerSettings) -> FastAPI:
+    """Build the service in the process that is going to serve it."""
+    _write_logs()
+    return create_app(open_store(settings), settings, LedgerMetrics(CollectorRegistry()))
+
+
+async def _try_out(settings: LedgerSettings) -> None:
+    """Open the store once before anything is started, so that its faults are said plainly."""
+    try:
+        async with open_store(settings).opened():
+            pass
+    except ConfigurationError:
+        raise
+    except Exception as error:
+        raise ConfigurationError(
+            f"LEDGER_DATABASE_URL={masked(settings.database_url)!r} cannot be used: "
+            f"{type(error).__name__}: {error}"
+        ) from error
+
+
+def _listen(settings: LedgerSettings) -> socket.socket:
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    try:
+        return socket.create_server((settings.host, settings.port), family=family, backlog=2048)
+    except OSError as error:
+        raise ConfigurationError(
+            f"LEDGER_HOST={settings.host!r}, LEDGER_PORT={settings.port!r} cannot be listened on: "
+            f"{error.strerror}; choose others, by --host and --port too"
+        ) from error
+
+
+def _write_logs() -> None:
+    """Write short lines for a person at a terminal, JSON for anything else that reads them."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(TerminalFormatter() if sys.stderr.isatty() else JsonFormatter())
+    logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
+    # uvicorn says much about itself on the way up and down that is of no use to anybody.
+    logging.getLogger("uvicorn").setLevel(logging.WARNING)

@@ -1,0 +1,112 @@
+"""The settings of the ledger, and the database URL without its secrets."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Self
+from urllib.parse import unquote, urlsplit
+
+from headway import ConfigurationError
+from headway.core.parsing import Setting, read, whole_number
+
+PREFIX = "LEDGER_"
+_DATABASE_URL = f"{PREFIX}DATABASE_URL"
+_HIDDEN = "***"
+_PASSWORD_PARAMETER = re.compile(r"((?:ssl)?pass\w*=)[^&]*", re.IGNORECASE)
+
+
+def _status(text: str) -> int:
+    if text not in {"500", "503"}:
+        raise ValueError("use 500 or 503")
+    return int(text)
+
+
+SETTINGS = (
+    # Taken as it stands: what is wrong with it is said elsewhere, without the password in it.
+    Setting("DATABASE_URL", "database_url", str),
+    Setting("RETRY_ATTEMPTS", "retry_attempts", whole_number(1, 100)),
+    Setting("EXHAUSTED_STATUS", "exhausted_status", _status),
+    Setting("MAX_BODY_BYTES", "max_body_bytes", whole_number(1_024, 1_073_741_824)),
+    Setting("MAX_BULK_BYTES", "max_bulk_bytes", whole_number(1_024, 1_073_741_824)),
+    Setting("HOST", "host", str),
+    Setting("PORT", "port", whole_number(0, 65_535)),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerSettings:
+    """How one ledger runs."""
+
+    database_url: str = field(default="sqlite:///headway-ledger.db", repr=False)
+    retry_attempts: int = 5
+    """Attempts in all for each event; 1 turns retry off."""
+    exhausted_status: int = 500
+    """Answer when an event could not be stored; 503 for clients that retry on nothing else."""
+    max_body_bytes: int = 256 * 1024
+    max_bulk_bytes: int = 5 * 1024 * 1024
+    host: str = "127.0.0.1"
+    port: int = 8080
+
+    def __post_init__(self) -> None:
+        _checked(self.database_url)
+
+    @classmethod
+    def from_mapping(cls, settings: Mapping[str, str]) -> Self:
+        """Read LEDGER_*; a value that cannot be used is refused by name."""
+        # A misspelt name is shown with its value, which may be a URL with a password.
+        shown = {
+            name: text if name == _DATABASE_URL else masked(text) for name, text in settings.items()
+        }
+        return cls(**read(SETTINGS, shown, prefixes=(PREFIX,)))
+
+    @property
+    def sqlite_path(self) -> Path | None:
+        """The database file, or None where the database is PostgreSQL."""
+        parts = urlsplit(self.database_url)
+        if parts.scheme != "sqlite":
+            return None
+        return Path(unquote(parts.path.removeprefix("/")))
+
+    def in_force(self) -> dict[str, str]:
+        """Give every setting under its outward name, without secrets."""
+        return {
+            PREFIX + setting.name: masked(str(getattr(self, setting.field))) for setting in SETTINGS
+        }
+
+
+def masked(url: str) -> str:
+    """Hide the password of a URL, even of a broken one; any other text stays as it is."""
+    scheme, marker, rest = url.partition("://")
+    if not marker:
+        return url
+    rest = _PASSWORD_PARAMETER.sub(rf"\1{_HIDDEN}", rest)
+    # The last @ counts: a password that was not encoded may hold any sign, also @, / and #.
+    login, at, place = rest.rpartition("@")
+    user, colon, _ = login.partition(":")
+    return f"{scheme}://{user}{colon and f':{_HIDDEN}'}{at}{place}"
+
+
+def _checked(url: str) -> None:
+    if (wrong := _what_is_wrong_with(url)) is not None:
+        raise ConfigurationError(
+            f"{_DATABASE_URL}={masked(url)!r} is not accepted: {wrong}; use sqlite:///FILE or "
+            "postgresql://USER:PASSWORD@HOST:PORT/DATABASE"
+        )
+
+
+def _what_is_wrong_with(url: str) -> str | None:
+    try:
+        parts = urlsplit(url)
+        parts.port  # noqa: B018 (asked for its refusal)
+    except ValueError:
+        return "it is no URL, or its port is no number (a password may need %-encoding)"
+    match parts.scheme:
+        case "sqlite":
+            if parts.netloc:
+                return "a file has no host, so three slashes are needed"
+            return None if len(parts.path) > 1 else "it names no file"
+        case "postgresql" | "postgres":
+            return None if parts.netloc else "it names no host"
+        case _:
+            return f"{parts.scheme or 'nothing'!r} is no database that the ledger knows"

@@ -1,0 +1,141 @@
+"""The ledger in one SQLite file."""
+
+import asyncio
+import sqlite3
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager, closing
+from pathlib import Path
+from typing import Any, TypeVar
+
+from headway import ConfigurationError, create_operations_table, retry_on_oc000, run_transaction
+from headway.ports.observer import Observer
+from headway.systems.ledger import rows
+from headway.systems.ledger.entities import Entity, apply
+from headway.systems.ledger.events import Event
+from headway.systems.ledger.store import Row
+
+T = TypeVar("T")
+
+# A thread also waits out the pauses between attempts, so there are more than could ever write.
+_THREADS = 64
+_START_SECONDS = 10.0
+
+_SCHEMA = """
+create table if not exists ledger_events (
+    event_id text primary key,
+    event_type text not null,
+    entity_id text not null,
+    amount_cents integer not null,
+    token text not null,
+    body text not null,
+    stored_at text not null default (strftime('%Y-%m-%dT%H:%M:%fZ', 'now'))
+) without rowid;
+create table if not exists ledger_entities (
+    entity_id text primary key,
+    kind text not null,
+    provisional integer not null,
+    opening_cents integer not null,
+    movements integer not null,
+    moved_cents integer not null
+) without rowid;
+"""
+_ENTITY = rows.ENTITY.format("?")
+_ADD_EVENT = f"insert into ledger_events ({', '.join(rows.EVENT_COLUMNS)}) values (?,?,?,?,?,?)"  # noqa: S608 (column names of our own)
+_PUT_ENTITY = (
+    f"insert or replace into ledger_entities ({', '.join(rows.ENTITY_COLUMNS)}) "  # noqa: S608 (column names of our own)
+    "values (?,?,?,?,?,?)"
+)
+
+
+class SqliteStore:
+    """Every call runs in a thread, on a connection of its own."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="ledger")
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncIterator[None]:
+        if not self._path.absolute().parent.is_dir():
+            raise ConfigurationError(
+                f"LEDGER_DATABASE_URL names the file {str(self._path)!r} in a folder that does not "
+                "exist: make the folder, or name another"
+            )
+        # When the last connection closes, SQLite folds its log into the file and turns everybody
+        # away meanwhile; one that stays open spares every event this.
+        with closing(await self._in_thread(lambda: self._connect(_START_SECONDS))) as connection:
+            await self._in_thread(lambda: self._prepare(connection))
+            yield
+
+    async def append(
+        self,
+        event: Event,
+        *,
+        token: str,
+        attempts: int,
+        context: Mapping[str, str],
+        observer: Observer,
+    ) -> bool:
+        def body(connection: sqlite3.Connection) -> bool:
+            row = connection.execute(_ENTITY, (event.entity_id,)).fetchone()
+            after = apply(rows.entity_from(row), event)
+            connection.execute(_ADD_EVENT, rows.event_row(event, token))
+            connection.execute(_PUT_ENTITY, rows.entity_row(after))
+            return True
+
+        def store() -> bool:
+            stored: bool | None = run_transaction(
+                self._connect,
+                body,
+                operation_id=event.event_id,
+                token=token,
+                stop_after=attempts,
+                name="store_event",
+                context=context,
+                observer=observer,
+            )
+            return stored is True
+
+        return await self._in_thread(store)
+
+    async def find_event(self, event_id: str) -> rows.StoredEvent | None:
+        found = await self._read(rows.STORED_EVENT.format("?"), event_id)
+        return rows.stored_event_from(found[0] if found else None)
+
+    async def find_entity(self, entity_id: str) -> Entity | None:
+        found = await self._read(_ENTITY, entity_id)
+        return rows.entity_from(found[0] if found else None)
+
+    async def events_after(self, event_id: str, limit: int) -> Sequence[Row]:
+        return await self._read(rows.EVENTS_AFTER.format("?", "?"), event_id, limit)
+
+    async def entities_after(self, entity_id: str, limit: int) -> Sequence[Entity]:
+        found = await self._read(rows.ENTITIES_AFTER.format("?", "?"), entity_id, limit)
+        return [entity for row in found if (entity := rows.entity_from(row))]
+
+    async def totals(self) -> Sequence[Row]:
+        return await self._read(rows.TOTALS)
+
+    async def _read(self, statement: str, *values: object) -> Sequence[Any]:
+        def read() -> list[Any]:
+            with closing(self._connect()) as connection:
+                return connection.execute(statement, values).fetchall()
+
+        return await self._in_thread(read)
+
+    def _connect(self, wait: float = 0.0) -> sqlite3.Connection:
+        # Nobody waits for the write lock: who does not get it has met a conflict, and the retry
+        # rule spreads the next attempts out.
+        connection = sqlite3.connect(self._path, timeout=wait, check_same_thread=False)
+        connection.row_factory = sqlite3.Row
+        return connection
+
+    @retry_on_oc000()
+    def _prepare(self, connection: sqlite3.Connection) -> None:
+        connection.execute("pragma journal_mode = wal")
+        connection.executescript(_SCHEMA)
+        create_operations_table(lambda: self._connect(_START_SECONDS))
+
+    async def _in_thread(self, work: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work)

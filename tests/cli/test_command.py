@@ -1,0 +1,111 @@
+"""`headway` as it is typed."""
+
+import json
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+
+from headway.testing.servers.loopback import free_port
+
+COMMAND = (sys.executable, "-m", "headway.apps.cli")
+
+
+def headway(
+    *words: str, folder: Path | None = None, environment: Mapping[str, str] | None = None
+) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [*COMMAND, *words],
+        env={"PATH": "/usr/bin:/bin", "COLUMNS": "80", **(environment or {})},
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+
+
+def test_it_says_its_version() -> None:
+    assert headway("--version").stdout == f"headway {version('headway')}\n"
+
+
+def test_without_words_it_lists_its_commands() -> None:
+    said = headway().stdout + headway().stderr
+    assert all(name in said for name in ("config", "demo", "ledger"))
+
+
+def test_the_settings_in_force_are_shown_without_secrets() -> None:
+    done = headway(
+        "config",
+        "show",
+        "--json",
+        environment={
+            "LEDGER_DATABASE_URL": "postgresql://u:s3cret@h/x",
+            "RETRY_MAX_ATTEMPTS": "3",
+        },
+    )
+    assert "s3cret" not in done.stdout
+    shown = json.loads(done.stdout)
+    assert shown["LEDGER_DATABASE_URL"] == "postgresql://u:***@h/x"
+    assert (shown["RETRY_MAX_ATTEMPTS"], shown["RETRY_BASE_DELAY_MS"]) == ("3", "250")
+    assert (shown["RETRY_MAX_DELAY_SECONDS"], shown["RETRY_TTL_MINUTES"]) == ("60", "30")
+    plain = headway("config", "show").stdout.splitlines()
+    assert [line.split()[0] for line in plain] == list(shown)
+
+
+REFUSED = {
+    "LEDGER_PORT": "http",
+    "LEDGER_DATABASE_URL": "mysql://u:s3cret@h/x",
+    "RETRY_MAX_ATTEMPTS": "x",
+}
+
+
+@pytest.mark.parametrize(("name", "value"), REFUSED.items())
+def test_a_setting_that_is_refused_is_one_line_and_exit_code_2(name: str, value: str) -> None:
+    done = headway("config", "show", environment={name: value})
+    assert (done.returncode, done.stdout) == (2, "")
+    assert len(done.stderr.splitlines()) == 1
+    assert done.stderr.startswith(f"headway: {name}=")
+    assert "s3cret" not in done.stderr
+
+
+def test_a_port_that_is_taken_is_one_line(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        done = headway("ledger", "serve", "--port", port, folder=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.startswith("headway: LEDGER_HOST='127.0.0.1'")
+    assert "Address already in use" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_load_on_nothing_says_what_to_start() -> None:
+    done = headway("ledger", "load", "--url", f"http://127.0.0.1:{free_port()}")
+    assert done.returncode == 2
+    assert "start one with 'headway ledger serve'" in done.stderr
+
+
+MISSING = {
+    "typer": (("--version",), "pip install 'headway[cli]'"),
+    "uvicorn": (("ledger", "serve"), "pip install 'headway[ledger]'"),
+}
+
+
+@pytest.mark.parametrize("package", MISSING)
+def test_a_package_that_is_missing_is_named_with_its_cure(package: str) -> None:
+    words, cure = MISSING[package]
+    program = (
+        f"import sys; sys.modules[{package!r}] = None; sys.argv = ['headway', *{words!r}]; "
+        "from headway.apps.cli import main; main()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False, env={}
+    )
+    assert done.returncode != 0
+    assert "Traceback" not in done.stderr
+    assert package in done.stderr
+    assert cure in done.stderr

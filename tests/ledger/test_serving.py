@@ -1,0 +1,137 @@
+"""The ledger as processes: started together, asked to stop, watched from outside."""
+
+import asyncio
+import json
+import os
+import signal
+from datetime import timedelta
+from pathlib import Path
+
+import httpx
+import pytest
+
+from headway.systems.ledger.load.plan import hot_run
+from headway.systems.ledger.load.proof import faults
+from headway.systems.ledger.load.sending import Senders
+from headway.testing.servers.process import wait_until
+from tests.ledger.ledgers import DATA, EVENTS, Ledger, a_server, an_event
+
+SOON = timedelta(seconds=20)
+
+
+def test_two_servers_may_start_at_once_on_an_empty_database(database: str, tmp_path: Path) -> None:
+    with (
+        a_server(tmp_path, database, ready=False) as one,
+        a_server(tmp_path, database, ready=False) as other,
+    ):
+        for number, server in enumerate((one, other)):
+            assert wait_until(server.is_ready, SOON), server.log.read_text()
+            answer = httpx.post(server.url + EVENTS, json=an_event(event_id=f"e{number}"))
+            assert answer.status_code == 201
+        assert httpx.get(one.url + "/api/v1/entities/loan-1").json()["payments"] == 2
+
+
+def test_the_metrics_of_all_workers_are_one(sqlite_database: str, tmp_path: Path) -> None:
+    with a_server(tmp_path, sqlite_database, "--workers", "2") as server:
+        for number in range(10):
+            httpx.post(server.url + EVENTS, json=an_event(event_id=f"e{number}"))
+        line = 'ledger_events_total{event_type="LoanPaymentSubmitted",outcome="stored"} 10.0'
+        for _ in range(6):  # whichever worker answers
+            assert line in httpx.get(server.url + "/metrics").text
+        workers = server.process.tree()
+        assert len(workers) >= 3
+        assert server.process.end(signal.SIGTERM, SOON)
+
+
+async def test_a_server_told_to_stop_keeps_every_promise_it_gave(
+    database: str, tmp_path: Path
+) -> None:
+    plan = hot_run(events=120, entities=4)
+    answered = 0
+    with a_server(tmp_path, database) as server:
+
+        def stop_in_the_middle() -> None:
+            nonlocal answered
+            answered += 1
+            if answered == 30:
+                os.kill(server.process.pid, signal.SIGTERM)
+
+        async with httpx.AsyncClient(base_url=server.url, timeout=30) as http:
+            senders = Senders(http=http, clients=8, honour_retry_after=False)
+            deliveries = await senders.send_all([*plan.prepare, *plan.events], stop_in_the_middle)
+        assert wait_until(lambda: not server.process.is_running(), SOON)
+    told = [delivery.stored for delivery in deliveries]
+    assert 20 < told.count(True) < 120
+    assert None in told
+    with a_server(tmp_path, database) as server:
+        async with httpx.AsyncClient(base_url=server.url) as http:
+            assert await faults(http, plan.name, deliveries) == ()
+
+
+async def test_parallel_events_on_one_entity_conflict_and_lose_nothing(
+    database: str, tmp_path: Path
+) -> None:
+    with a_server(tmp_path, database) as server:
+        async with httpx.AsyncClient(base_url=server.url, timeout=30) as http:
+            sends = (
+                http.post(EVENTS, json=an_event(event_id=f"e{number}")) for number in range(12)
+            )
+            answers = await asyncio.gather(*sends)
+            statuses = [answer.status_code for answer in answers]
+            loan = (await http.get("/api/v1/entities/loan-1")).json()
+            metrics = (await http.get("/metrics")).text
+    assert loan["payments"] == statuses.count(201) >= 11
+    assert loan["paid_cents"] == loan["payments"] * 25_000
+    assert "headway_retries_total" in metrics
+
+
+def test_logs_are_json_with_the_fields_of_the_event(sqlite_database: str, tmp_path: Path) -> None:
+    with a_server(tmp_path, sqlite_database) as server:
+        httpx.post(server.url + EVENTS, json=an_event())
+    lines = [json.loads(line) for line in server.log.read_text().splitlines()]
+    (line,) = [line for line in lines if line["message"] == "Event stored"]
+    assert line.pop("timestamp")
+    assert len(line.pop("transaction_id")) == 32
+    assert line == {
+        "level": "INFO",
+        "logger": "headway.ledger",
+        "message": "Event stored",
+        "event_id": "event-1",
+        "event_type": "LoanPaymentSubmitted",
+        "event_name": "Loan Payment Submitted",
+    }
+
+
+async def test_the_page_of_the_api_needs_nothing_from_elsewhere(sqlite_ledger: Ledger) -> None:
+    page = (await sqlite_ledger.http.get("/", follow_redirects=True)).text
+    assert all(kind in page for kind in DATA)
+    assert "POST /api/v1/events/bulk" in page
+    assert "https://" not in page
+    assert "<script" not in page
+
+
+async def test_the_description_has_the_shapes_of_the_events(sqlite_ledger: Ledger) -> None:
+    described = (await sqlite_ledger.http.get("/openapi.json")).json()
+    body = described["paths"][EVENTS]["post"]["requestBody"]["content"]["application/json"]
+    shapes = {shape["$ref"].rpartition("/")[2] for shape in body["schema"]["anyOf"]}
+    assert shapes == set(DATA)
+    payment = described["components"]["schemas"]["LoanPayment"]["properties"]["amount_cents"]
+    assert payment["minimum"] == 1
+    assert set(described["paths"][EVENTS]["post"]["responses"]) == {
+        "201",
+        "400",
+        "409",
+        "413",
+        "422",
+        "500",
+    }
+    assert (await sqlite_ledger.send(body["example"])).status_code == 201
+
+
+@pytest.mark.parametrize("path", ["/missing/ledger.db", "/"])
+def test_a_database_that_cannot_be_used_stops_the_start(tmp_path: Path, path: str) -> None:
+    with a_server(tmp_path, f"sqlite:///{tmp_path}{path}", ready=False) as server:
+        assert wait_until(lambda: not server.process.is_running(), SOON)
+    said = server.log.read_text()
+    assert said.startswith("headway: LEDGER_DATABASE_URL")
+    assert len(said.splitlines()) == 1

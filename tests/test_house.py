@@ -1,0 +1,36 @@
+"""Rules of the house that no linter knows."""
+
+import doctest
+import importlib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+MODULES = sorted((ROOT / "src" / "headway").rglob("*.py"))
+
+
+def of(module: Path) -> str:
+    return str(module.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("module", MODULES, ids=of)
+def test_a_module_has_no_more_than_three_hundred_lines(module: Path) -> None:
+    lines = len(module.read_text().splitlines())
+    assert lines <= 300, f"{of(module)} has {lines} lines: find the two ideas in it and part them"
+
+
+@pytest.mark.parametrize("module", MODULES, ids=of)
+def test_a_module_begins_by_saying_its_one_idea(module: Path) -> None:
+    text = module.read_text()
+    assert not text.strip() or text.startswith('"""'), f"{of(module)} has no docstring"
+
+
+@pytest.mark.parametrize(
+    "module", [module for module in MODULES if ">>> " in module.read_text()], ids=of
+)
+def test_examples_in_docstrings_are_true(module: Path) -> None:
+    name = ".".join(module.relative_to(ROOT / "src").with_suffix("").parts)
+    failed, tried = doctest.testmod(importlib.import_module(name))
+    assert tried
+    assert not failed

@@ -1,0 +1,179 @@
+import asyncio
+import threading
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+
+from headway.core.action import Reason
+from headway.core.catalogue import EVERYTHING
+from headway.core.facts import Fact, GaveUp, Recovered
+from headway.core.failure import Failure
+from headway.ports.chance import Chance
+from headway.ports.clock import Clock
+from headway.ports.observer import Observer
+from headway.testing.chance import Fixed, Seeded
+from headway.testing.clock import VirtualClock
+from headway.testing.facts import Recorder
+
+START = datetime(2000, 1, 1, tzinfo=UTC)
+
+
+def seconds(count: float) -> timedelta:
+    return timedelta(seconds=count)
+
+
+def test_the_tools_have_the_shape_of_the_ports() -> None:
+    clock: Clock = VirtualClock()
+    observer: Observer = Recorder()
+    dice: tuple[Chance, ...] = (Fixed(), Seeded())
+    assert all((clock, observer, dice))
+
+
+def test_a_sleep_takes_no_time_and_moves_the_virtual_clock() -> None:
+    clock = VirtualClock()
+    clock.sleep(seconds(90))
+    clock.sleep(seconds(0.5))
+    assert clock.now() == START + seconds(90.5)
+    assert clock.waits == [seconds(90), seconds(0.5)]
+
+
+def test_the_virtual_clock_gives_utc_and_refuses_a_start_without_a_zone() -> None:
+    start = datetime(2024, 5, 1, 12, tzinfo=timezone(timedelta(hours=2)))
+    assert VirtualClock(start).now().isoformat() == "2024-05-01T10:00:00+00:00"
+    with pytest.raises(ValueError, match=r"start=.* is not accepted: name its time zone"):
+        VirtualClock(datetime(2024, 5, 1))  # noqa: DTZ001
+
+
+def test_time_that_passes_in_the_work_is_no_wait() -> None:
+    clock = VirtualClock()
+    clock.advance(seconds(5))
+    assert clock.now() == START + seconds(5)
+    assert clock.waits == []
+
+
+def test_the_virtual_clock_never_goes_backwards() -> None:
+    clock = VirtualClock()
+    clock.sleep(seconds(-5))
+    clock.advance(seconds(-5))
+    assert clock.now() == START
+
+
+def test_sleeps_of_several_threads_add_up() -> None:
+    clock = VirtualClock()
+
+    def sleep_often() -> None:
+        for _ in range(500):
+            clock.sleep(seconds(1))
+
+    threads = [threading.Thread(target=sleep_often) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert clock.now() == START + seconds(2000)
+
+
+async def test_waits_of_several_tasks_end_in_the_order_of_their_ends() -> None:
+    clock = VirtualClock()
+    ended: list[tuple[str, datetime]] = []
+
+    async def wait(name: str, *delays: float) -> None:
+        for delay in delays:
+            await clock.wait(seconds(delay))
+            ended.append((name, clock.now()))
+
+    await asyncio.gather(wait("slow", 10, 1), wait("quick", 1, 1, 5), wait("even", 2, 2))
+
+    assert [(name, (at - START).total_seconds()) for name, at in ended] == [
+        ("quick", 1),
+        ("even", 2),  # began to wait for that instant before "quick" did
+        ("quick", 2),
+        ("even", 4),
+        ("quick", 7),
+        ("slow", 10),
+        ("slow", 11),
+    ]
+
+
+async def test_time_stands_still_while_another_task_has_work_left() -> None:
+    clock = VirtualClock()
+    seen: list[datetime] = []
+
+    async def work() -> None:
+        for _ in range(20):
+            await asyncio.create_task(asyncio.sleep(0))
+            seen.append(clock.now())
+
+    await asyncio.gather(clock.wait(seconds(60)), work())
+
+    assert seen == [START] * 20
+    assert clock.now() == START + seconds(60)
+
+
+async def test_a_cancelled_wait_does_not_move_time() -> None:
+    clock = VirtualClock()
+    cancelled = asyncio.create_task(clock.wait(seconds(1)))
+    await asyncio.sleep(0)
+    cancelled.cancel()
+    await clock.wait(seconds(0.5))
+    await clock.wait(seconds(0.1))
+    assert cancelled.cancelled()
+    assert clock.now() == START + seconds(0.6)
+    await asyncio.wait_for(clock.wait(seconds(2)), timeout=30)
+    assert clock.now() == START + seconds(2.6)
+
+
+async def test_a_wait_of_no_length_still_lets_the_others_run() -> None:
+    clock = VirtualClock()
+    ran = asyncio.create_task(asyncio.sleep(0, "ran"))
+    await clock.wait(timedelta())
+    assert ran.done()
+    assert clock.now() == START
+
+
+async def test_a_hundred_tasks_wait_without_anybody_really_waiting() -> None:
+    clock = VirtualClock()
+    await asyncio.gather(*(clock.wait(seconds(n)) for n in range(100)))
+    assert clock.now() == START + seconds(99)
+
+
+def test_a_virtual_clock_serves_one_event_loop_after_another() -> None:
+    clock = VirtualClock()
+    for _ in range(2):
+        asyncio.run(clock.wait(seconds(1)))
+    assert clock.now() == START + seconds(2)
+
+
+def test_the_recorder_gives_facts_in_order_and_by_kind() -> None:
+    error = ValueError("wrong")
+    failure = Failure(attempt=1, at=START, error=error, diagnosis=EVERYTHING.classify(error))
+    gave_up = GaveUp(call="a", failure=failure, max_attempts=1, reason=Reason.NON_RETRYABLE)
+    recovered = Recovered(call="b", attempts=2, elapsed=seconds(1))
+    told: list[Fact] = [gave_up, recovered]
+    recorder = Recorder()
+    for fact in told:
+        recorder.tell(fact)
+    assert recorder.facts == told
+    assert recorder.of(GaveUp) == [gave_up]
+    assert recorder.of(Recovered) == [recovered]
+
+
+def test_fixed_dice_show_what_they_were_told() -> None:
+    dice = Fixed(0.25)
+    assert [dice.draw(), dice.draw()] == [0.25, 0.25]
+    assert dice.token() != dice.token()
+
+
+@pytest.mark.parametrize("draw", [-0.1, 1.0, float("nan")])
+def test_fixed_dice_refuse_what_dice_cannot_show(draw: float) -> None:
+    with pytest.raises(ValueError, match=r"draw=.* use a number from 0 to just below 1"):
+        Fixed(draw)
+
+
+def test_seeded_dice_repeat_themselves() -> None:
+    one, same, other = Seeded(7), Seeded(7), Seeded(8)
+    draws = [one.draw() for _ in range(50)]
+    assert draws == [same.draw() for _ in range(50)]
+    assert draws != [other.draw() for _ in range(50)]
+    assert all(0 <= draw < 1 for draw in draws)
+    assert one.token() == same.token() != one.token()
