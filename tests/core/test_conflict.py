@@ -1,4 +1,4 @@
-"""Document 002's two questions."""
+"""The two questions about a database error."""
 
 import asyncpg
 import psycopg

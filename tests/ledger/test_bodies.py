@@ -112,6 +112,12 @@ async def test_a_body_that_is_too_large_is_refused(
         assert allowed.status_code == 400
 
 
+async def test_a_body_that_says_it_will_be_too_large_is_not_read(sqlite_ledger: Ledger) -> None:
+    said = {"Content-Length": str(256 * 1024 + 1)}
+    answer = await sqlite_ledger.http.post(EVENTS, content=b"{}", headers=said)
+    assert answer.status_code == 413
+
+
 async def test_the_default_limits_are_a_quarter_of_a_mebibyte_and_five(
     sqlite_ledger: Ledger,
 ) -> None:

@@ -151,15 +151,15 @@ async def test_one_bad_event_of_a_bulk_stops_no_other(ledger: Ledger) -> None:
 
 
 async def test_a_bulk_sent_again_with_its_key_stores_nothing_twice(ledger: Ledger) -> None:
-    events = [an_event(event_id="named"), an_event()]
-    del events[1]["event_id"]
+    events = [an_event(event_id="named"), an_event(), an_event()]
+    del events[1]["event_id"], events[2]["event_id"]
     for already in (False, True):
         answer = await ledger.http.post(
             BULK, json={"events": events}, headers={"Idempotency-Key": "bulk-1"}
         )
         assert answer.status_code == 201
-        assert [each["already"] for each in answer.json()["results"]] == [already] * 2
-    assert (await ledger.entity("loan-1"))["payments"] == 2
+        assert [each["already"] for each in answer.json()["results"]] == [already] * 3
+    assert (await ledger.entity("loan-1"))["payments"] == 3
 
 
 async def test_two_events_with_one_id_in_a_bulk_are_not_taken_for_one(ledger: Ledger) -> None:

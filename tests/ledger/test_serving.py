@@ -13,6 +13,8 @@ import pytest
 from headway.systems.ledger.load.plan import hot_run
 from headway.systems.ledger.load.proof import faults
 from headway.systems.ledger.load.sending import Senders
+from headway.systems.ledger.opening import open_store
+from headway.systems.ledger.settings import LedgerSettings
 from headway.testing.servers.process import wait_until
 from tests.ledger.ledgers import DATA, EVENTS, Ledger, a_server, an_event
 
@@ -29,6 +31,14 @@ def test_two_servers_may_start_at_once_on_an_empty_database(database: str, tmp_p
             answer = httpx.post(server.url + EVENTS, json=an_event(event_id=f"e{number}"))
             assert answer.status_code == 201
         assert httpx.get(one.url + "/api/v1/entities/loan-1").json()["payments"] == 2
+
+
+async def test_many_may_make_the_tables_at_once(database: str) -> None:
+    async def open_once() -> None:
+        async with open_store(LedgerSettings(database_url=database)).opened():
+            pass
+
+    await asyncio.gather(*(open_once() for _ in range(12)))
 
 
 def test_the_metrics_of_all_workers_are_one(sqlite_database: str, tmp_path: Path) -> None:

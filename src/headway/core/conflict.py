@@ -1,4 +1,4 @@
-"""Document 002's two questions about a database error."""
+"""Two questions about a database error, answered with one word each for logs and metrics."""
 
 from headway.core.catalogue import TRANSACTIONS
 from headway.core.failure import Verdict

@@ -76,7 +76,7 @@ def _is_duration(value: object) -> bool:
     return isinstance(value, timedelta) and value > timedelta()
 
 
-# The documents' RETRY_MAX_ATTEMPTS counts retries after the first call. Where it should count
+# To operators, RETRY_MAX_ATTEMPTS counts retries after the first call. Where it should count
 # tries in all, this is the one line to change.
 _FIRST_CALL = 1
 

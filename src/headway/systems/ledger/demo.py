@@ -1,4 +1,4 @@
-"""The load test of document 002 against real server processes, with retry off and on."""
+"""The load test against real server processes, with retry off and on."""
 
 import asyncio
 import contextlib

@@ -86,7 +86,7 @@ def described(app: FastAPI) -> dict[str, Any]:
     document = get_openapi(
         title=app.title, version=app.version, description=app.description, routes=app.routes
     )
-    document.setdefault("components", {}).setdefault("schemas", {}).update({})
+    document.setdefault("components", {}).setdefault("schemas", {}).update(_COMPONENTS)
     for path in document["paths"].values():
         for operation in path.values():
             operation["responses"].pop("200", None) if "201" in operation["responses"] else None

@@ -31,7 +31,7 @@ class LoadPlan:
 
 
 def four_types(per_type: int = 5) -> LoadPlan:
-    """Send so many of each type at once, as document 002 does: 4 x 5.
+    """Send so many of each type at once, by default 4 x 5.
 
     New cars and loans each stand alone; all services meet on one car, all payments on one loan.
     """
