@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from headway.core.failure import Diagnosis, Verdict
+from headway.core.failure import Diagnosis, Verdict, words
 
 ANY = frozenset({"builtins.Exception"})
 SQLSTATE = ("sqlstate", "pgcode")
@@ -148,7 +148,7 @@ def _first_match(rules: tuple[Rule, ...], error: BaseException) -> Diagnosis | N
 
 
 def _match(rule: Rule, error: BaseException, code: Any) -> Diagnosis | None:
-    message = _words(error) if rule.text or rule.detail else ""
+    message = words(error) if rule.text or rule.detail else ""
     if rule.text and not any(fragment in message.lower() for fragment in rule.text):
         return None
     found = re.search(rule.detail, message, re.IGNORECASE) if rule.detail else None
@@ -161,13 +161,6 @@ def _match(rule: Rule, error: BaseException, code: Any) -> Diagnosis | None:
         detail=found[0].upper() if found else None,
         retry_after=_asked_pause(error, rule.retry_after) if rule.retry_after else None,
     )
-
-
-def _words(error: BaseException) -> str:
-    try:
-        return str(error)
-    except Exception:  # noqa: BLE001 (an exception that cannot be read must not hide itself)
-        return ""
 
 
 def _text(code: Any) -> str | None:

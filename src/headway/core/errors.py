@@ -4,6 +4,7 @@ HeadwayError
 ├── ConfigurationError        a setting was refused before anything started
 ├── DocumentNotFoundError     a document is expected and not visible yet: try again later
 ├── DuplicateEventError       the operation was done before, by somebody else
+├── MalformedEventError       these bytes are no event
 ├── OutcomeUnknownError       a commit was sent and nobody could be asked whether it took effect
 └── TransactionRolledBackError   the database answered COMMIT with a rollback
 """
@@ -39,6 +40,10 @@ class DuplicateEventError(HeadwayError):
     def __init__(self, operation_id: str, message: str | None = None) -> None:
         self.operation_id = operation_id
         super().__init__(message or f"operation {operation_id!r} was stored before by another call")
+
+
+class MalformedEventError(HeadwayError, ValueError):
+    """Bytes that are no event; the message says why."""
 
 
 class OutcomeUnknownError(HeadwayError):

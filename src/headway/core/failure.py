@@ -71,3 +71,10 @@ class History:
     """When the work was first taken up; survives restarts where the engine keeps it."""
     parked: timedelta = timedelta()
     """Time spent waiting for a dependency that was down: it does not count against the TTL."""
+
+
+def words(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001 (an exception that cannot be read must not hide itself)
+        return ""

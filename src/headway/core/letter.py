@@ -1,0 +1,121 @@
+"""A letter: the case file of an event that ended without success, kept until somebody decides."""
+
+from base64 import b64decode, b64encode
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from hashlib import sha256
+from typing import Any
+
+import msgspec
+
+from headway.core.action import Reason
+from headway.core.failure import Failure, words
+
+
+class AttemptRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One attempt that failed, as it is kept with the event."""
+
+    number: int
+    at: str
+    worker: str
+    error_type: str
+    message: str
+    verdict: str
+    rule: str
+    traceback: str = ""
+
+
+class Letter(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that a person needs to decide. The original event is kept byte for byte."""
+
+    letter_id: str
+    original_event: Any
+    """The event as JSON; None where the bytes are no JSON."""
+    original_base64: str | None
+    """The bytes, where they are no JSON or would not come out the same."""
+    idempotency_key: str
+    attempt_count: int
+    last_error: str
+    error_type: str
+    abandoned_reason: str
+    service_name: str
+    timestamp: str
+    event_type: str = ""
+    generation: str = "0"
+    headers: dict[str, str] = msgspec.field(default_factory=dict)
+    attempts: tuple[AttemptRecord, ...] = ()
+    requeues: int = 0
+
+    @property
+    def body(self) -> bytes:
+        """Give the original event as it came in."""
+        if self.original_base64 is not None:
+            return b64decode(self.original_base64)
+        return msgspec.json.encode(self.original_event)
+
+
+def letter_id(operation: str, generation: str) -> str:
+    """Name a letter by what it is about, so that writing it twice makes one."""
+    return sha256(f"{len(operation)}:{operation}{generation}".encode()).hexdigest()[:24]
+
+
+def write_letter(
+    body: bytes,
+    *,
+    operation: str,
+    generation: str,
+    idempotency_key: str,
+    service: str,
+    event_type: str,
+    reason: Reason,
+    attempts: Sequence[AttemptRecord],
+    last_error: str,
+    error_type: str,
+    now: datetime,
+    headers: Mapping[str, str] | None = None,
+) -> Letter:
+    original, in_base64 = _kept(body)
+    return Letter(
+        letter_id=letter_id(operation, generation),
+        original_event=original,
+        original_base64=in_base64,
+        idempotency_key=idempotency_key,
+        attempt_count=len(attempts),
+        last_error=last_error,
+        error_type=error_type,
+        abandoned_reason=str(reason),
+        service_name=service,
+        timestamp=_instant(now),
+        event_type=event_type,
+        generation=generation,
+        headers=dict(headers or {}),
+        attempts=tuple(attempts),
+    )
+
+
+def record(failure: Failure, *, worker: str, traceback: str = "") -> AttemptRecord:
+    """Put a failed attempt into the words of the case file."""
+    return AttemptRecord(
+        number=failure.attempt,
+        at=_instant(failure.at),
+        worker=worker,
+        error_type=type(failure.error).__name__,
+        message=words(failure.error),
+        verdict=str(failure.diagnosis.verdict),
+        rule=failure.diagnosis.rule,
+        traceback=traceback,
+    )
+
+
+def _kept(body: bytes) -> tuple[Any, str | None]:
+    """Keep bytes as JSON if that gives them back exactly, else beside it in base64."""
+    try:
+        original = msgspec.json.decode(body)
+        exact = msgspec.json.encode(original) == body
+    except (ValueError, RecursionError):  # not JSON, not UTF-8, or nested too deeply
+        return None, b64encode(body).decode()
+    return original, None if exact else b64encode(body).decode()
+
+
+def _instant(now: datetime) -> str:
+    return now.astimezone(UTC).isoformat().replace("+00:00", "Z")
