@@ -34,6 +34,22 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items[:] = [item for item in items if item not in chaos]
 
 
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    """After fault tests, print what they recorded as rows for the page of promises."""
+    if not config.getoption("--chaos"):
+        return
+    rows = [
+        f"| {report.nodeid.partition('::')[2]} | {value} |"
+        for report in terminalreporter.getreports("passed")
+        for name, value in report.user_properties
+        if name == "shown"
+    ]
+    if rows:
+        terminalreporter.write_line("\n".join(["", "| fault test | seen |", "|---|---|", *rows]))
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
     for marker in item.iter_markers("server"):
         (name,) = marker.args

@@ -17,7 +17,6 @@ async def test_four_types_times_five_are_all_stored(database: str, tmp_path: Pat
         report = await run_load(server.url, four_types(5), clients=20, honour_retry_after=True)
     assert report.faults == ()
     assert (report.sent, report.stored) == (20, 20)
-    assert report.at_once_rate >= ENOUGH_AT_ONCE
 
 
 async def test_sqlite_keeps_exact_books_without_retry_and_stores_more_with_it(
@@ -33,7 +32,6 @@ async def test_sqlite_keeps_exact_books_without_retry_and_stores_more_with_it(
     assert without.conflicts == without.sent - without.stored > 0
     assert with_retry.retries > 0
     assert with_retry.stored > without.stored
-    assert with_retry.at_once_rate >= ENOUGH_AT_ONCE
 
 
 async def on_postgresql(
@@ -58,8 +56,22 @@ async def test_serializable_transactions_of_two_processes_are_stored_by_retry(
         postgres_database, tmp_path, attempts=5, patient=True, events=150, clients=20
     )
     assert report.conflicts > 0
-    assert report.at_once_rate >= ENOUGH_AT_ONCE
     assert report.stored == report.sent
+
+
+@pytest.mark.chaos
+@pytest.mark.timeout(600)
+async def test_four_types_times_five_are_all_stored_at_once_three_times_running(
+    postgres_database: str, tmp_path: Path, record_property: Callable[[str, object], None]
+) -> None:
+    with a_server(tmp_path, postgres_database, "--workers", "2") as server:
+        for _ in range(3):
+            report = await run_load(server.url, four_types(5), clients=20)
+            assert report.faults == ()
+            record_property(
+                "shown", f"{report.stored} of 20 stored at once, {report.conflicts} conflicts"
+            )
+            assert report.stored == 20
 
 
 @pytest.mark.chaos
@@ -83,8 +95,11 @@ async def test_fifty_clients_send_a_thousand_events_to_ten_hot_entities(
         )
     }
     for name, report in reports.items():
-        print(f"\nledger, retry {name}: {report.as_dict()}")  # noqa: T201 (the summary)
-        record_property(f"ledger, retry {name}", str(report.as_dict()))
+        record_property(
+            "shown",
+            f"retry {name}: {report.at_once_rate:.1%} stored at once, {report.stored} of "
+            f"{report.sent} in the end, {report.conflicts} conflicts, books exact",
+        )
     off, on, patient = reports.values()
     assert off.conflicts == off.sent - off.stored > 0
     assert on.at_once_rate >= ENOUGH_AT_ONCE

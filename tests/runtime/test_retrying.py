@@ -629,3 +629,22 @@ def test_exhaustion_is_logged_once_at_the_end_and_no_error_before(
     assert [record.getMessage() for record in errors] == ["All retry attempts exhausted (5/5)"]
     assert caplog.records[-1] is errors[0]
     assert not any("Successfully" in record.getMessage() for record in caplog.records)
+
+
+class RefusalError(Exception):
+    """An answer that comes as an exception."""
+
+
+def test_an_expected_exception_is_an_answer_and_no_failure() -> None:
+    recorder, clock, calls = Recorder(), VirtualClock(), []
+
+    @retry(expected=RefusalError, observer=recorder, clock=clock)
+    def ask() -> None:
+        calls.append(1)
+        raise TimeoutError if len(calls) < 2 else RefusalError("not on Sundays")
+
+    with pytest.raises(RefusalError) as caught:
+        ask()
+    assert len(calls) == 2
+    assert [type(fact) for fact in recorder.facts] == [RetryScheduled]
+    assert not hasattr(caught.value, "__notes__")

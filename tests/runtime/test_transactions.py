@@ -284,3 +284,24 @@ async def test_a_cancelled_transaction_closes_its_connection(postgres_database: 
         await task
     assert await effects(engine) == []
     assert await engine.store("a") == "stored a"
+
+
+async def test_a_duplicate_is_an_answer_and_no_failure(engine: Engine) -> None:
+    recorder = Recorder()
+    await engine.store("a")
+    with pytest.raises(DuplicateEventError):
+        await engine.store("a", observer=recorder)
+    assert recorder.facts == []
+
+
+async def test_an_expected_refusal_rolls_back_and_is_no_failure(engine: Engine) -> None:
+    recorder = Recorder()
+
+    def refuse() -> None:
+        raise LookupError("not on Sundays")
+
+    with pytest.raises(LookupError):
+        await engine.store("a", before=refuse, expected=LookupError, observer=recorder)
+    assert recorder.facts == []
+    assert await effects(engine) == []
+    assert await engine.store("a") == "stored a"

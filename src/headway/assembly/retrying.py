@@ -24,6 +24,7 @@ from headway.runtime.retrying import ContextOf, Retrying
 P = ParamSpec("P")
 R = TypeVar("R")
 
+Expected = type[Exception] | tuple[type[Exception], ...]
 On = type[Exception] | tuple[type[Exception], ...] | Classifier
 
 CLOCK = SystemClock()
@@ -47,6 +48,7 @@ def retry(
     ttl: timedelta | None = DEFAULT_TTL,
     name: str | None = None,
     context: ContextOf | None = None,
+    expected: Expected = (),
     observer: Observer | None = None,
     clock: Clock = CLOCK,
     chance: Chance = CHANCE,
@@ -61,6 +63,7 @@ def retry(
     ttl: timedelta | None = DEFAULT_TTL,
     name: str | None = None,
     context: ContextOf | None = None,
+    expected: Expected = (),
     observer: Observer | None = None,
     clock: Clock = CLOCK,
     chance: Chance = CHANCE,
@@ -77,6 +80,8 @@ def retry(
         ttl: No attempt begins later than this after the first failure. None: no limit.
         name: What logs and metrics call it; the function's qualified name if not given.
         context: Makes fields for the log from the arguments of a call that failed.
+        expected: Exceptions that are answers rather than failures, such as a refusal by a rule of
+            the business: raised as they are, never retried, neither logged nor counted.
         observer: Hears the facts besides the log.
         clock: Tells the time and waits.
         chance: Rolls the dice for the jitter.
@@ -90,6 +95,7 @@ def retry(
         chance=chance,
         observer=told(observer),
         name=name,
+        expected=exception_classes("expected", expected),
         **({"context": context} if context else {}),
     )
     return decorate if function is None else decorate(function)
@@ -102,6 +108,7 @@ def retry_on_oc000(
     *,
     name: str | None = None,
     context: ContextOf | None = None,
+    expected: Expected = (),
     observer: Observer | None = None,
     clock: Clock = CLOCK,
     chance: Chance = CHANCE,
@@ -123,6 +130,7 @@ def retry_on_oc000(
             max_wait=max_wait,
             name=name,
             context=context or _named_arguments(function),
+            expected=expected,
             observer=observer,
             clock=clock,
             chance=chance,
@@ -144,6 +152,7 @@ def transaction_retrying(
     max_wait: float,
     name: str | None,
     context: ContextOf,
+    expected: Expected,
     observer: Observer | None,
     clock: Clock,
     chance: Chance,
@@ -156,6 +165,7 @@ def transaction_retrying(
         observer=told(observer),
         name=name,
         context=context,
+        expected=exception_classes("expected", expected),
     )
 
 
@@ -185,23 +195,23 @@ def _classify(on: On | None) -> Callable[[BaseException], Diagnosis]:
             return EVERYTHING.classify
         case Classifier():
             return on.classify
-        case type():
-            on = (on,)
-    if not _are_exception_classes(on):
-        raise ConfigurationError(
-            f"on={on!r} is not accepted: name exception classes, such as on=ConnectionError"
-        )
+    kinds = exception_classes("on", on)
+    if not kinds:
+        raise ConfigurationError("on=() is not accepted: name exception classes, at least one")
     return Classifier(
-        rules=(rules_for(on, Verdict.TRANSIENT),), unmatched=Verdict.PERMANENT
+        rules=(rules_for(kinds, Verdict.TRANSIENT),), unmatched=Verdict.PERMANENT
     ).classify
 
 
-def _are_exception_classes(on: object) -> bool:
-    return (
-        isinstance(on, tuple)
-        and bool(on)
-        and all(isinstance(kind, type) and issubclass(kind, Exception) for kind in on)
-    )
+def exception_classes(name: str, given: object) -> tuple[type[Exception], ...]:
+    """Take one class or several, or refuse what is none."""
+    kinds = given if isinstance(given, tuple) else (given,)
+    if not all(isinstance(kind, type) and issubclass(kind, Exception) for kind in kinds):
+        raise ConfigurationError(
+            f"{name}={given!r} is not accepted: name exception classes, such as "
+            f"{name}=ConnectionError"
+        )
+    return kinds
 
 
 _KNOWN_ARGUMENTS = ("event_id", "event_type", "event_name", "transaction_id")

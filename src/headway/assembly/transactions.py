@@ -7,8 +7,14 @@ from typing import Any, TypeVar, overload
 from headway.adapters.postgres.by_asyncpg import AsyncpgDriver
 from headway.adapters.postgres.by_psycopg import PsycopgDriver
 from headway.adapters.sqlite.transactions import SqliteDriver
-from headway.assembly.retrying import CHANCE, CLOCK, transaction_retrying
-from headway.core.errors import ConfigurationError
+from headway.assembly.retrying import (
+    CHANCE,
+    CLOCK,
+    Expected,
+    exception_classes,
+    transaction_retrying,
+)
+from headway.core.errors import ConfigurationError, DuplicateEventError
 from headway.ports.chance import Chance
 from headway.ports.clock import Clock
 from headway.ports.observer import Observer
@@ -42,6 +48,7 @@ def run_transaction(
     max_wait: float = 2.0,
     name: str | None = None,
     context: Mapping[str, str] | None = None,
+    expected: Expected = (),
     observer: Observer | None = None,
     driver: TransactionDriver | None = None,
     clock: Clock = CLOCK,
@@ -61,6 +68,7 @@ def run_transaction(
     max_wait: float = 2.0,
     name: str | None = None,
     context: Mapping[str, str] | None = None,
+    expected: Expected = (),
     observer: Observer | None = None,
     driver: TransactionDriver | None = None,
     clock: Clock = CLOCK,
@@ -79,6 +87,7 @@ def run_transaction(
     max_wait: float = 2.0,
     name: str | None = None,
     context: Mapping[str, str] | None = None,
+    expected: Expected = (),
     observer: Observer | None = None,
     driver: TransactionDriver | None = None,
     clock: Clock = CLOCK,
@@ -108,6 +117,8 @@ def run_transaction(
         max_wait: Seconds that no wait exceeds.
         name: What logs and metrics call it; the body's qualified name if not given.
         context: Fields for the log lines.
+        expected: Exceptions by which the body answers, such as a refusal by a rule of the business:
+            raised as they are, after a rollback, and neither logged nor counted.
         observer: Hears the facts besides the log.
         driver: How to use a kind of connection that is not in the list.
         clock: Tells the time and waits.
@@ -135,6 +146,7 @@ def run_transaction(
             max_wait=max_wait,
             name=name or getattr(body, "__qualname__", "run_transaction"),
             context=lambda: fields,
+            expected=(DuplicateEventError, *exception_classes("expected", expected)),
             observer=observer,
             clock=clock,
             chance=chance,

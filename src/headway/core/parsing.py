@@ -79,6 +79,5 @@ def _refuse_misspelt(
         if given.startswith(tuple(prefixes)) and given not in names:
             near = get_close_matches(given, names, n=1, cutoff=0.93)
             if near:
-                raise ConfigurationError(
-                    f"{given}={settings[given]!r} is not a setting: did you mean {near[0]}?"
-                )
+                # Its value is not shown: nobody knows whether it is a secret.
+                raise ConfigurationError(f"{given} is not a setting: did you mean {near[0]}?")

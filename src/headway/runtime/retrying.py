@@ -47,6 +47,8 @@ class Retrying:
     name: str | None = None
     """What the facts call it; the function's qualified name if not given."""
     context: ContextOf = field(default=_no_context)
+    expected: tuple[type[Exception], ...] = ()
+    """Answers of the function that come as exceptions: raised as they are, and no failures."""
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
         """Wrap a function or a coroutine function."""
@@ -153,6 +155,8 @@ class _Attempts(RetryCallState):
     def go_on_after(self, error: Exception) -> bool:
         """Decide what follows a failure and tell it; say whether there is another attempt."""
         plan, attempt, now = self._plan, self.attempt_number, self._plan.clock.now()
+        if isinstance(error, plan.expected):
+            return False
         diagnosis = plan.classify(error)
         failure = Failure(attempt=attempt, at=now, error=error, diagnosis=diagnosis)
         history = History(attempts=attempt, first_seen=self._first_failed)

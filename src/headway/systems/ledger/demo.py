@@ -19,7 +19,6 @@ from headway.testing.servers.loopback import free_port
 
 EVENTS_PER_TYPE = 5
 EVENTS, CLIENTS, ENTITIES = 400, 20, 10
-ENOUGH_AT_ONCE = 0.95
 
 _READY_WITHIN = timedelta(seconds=30)
 _STOPPED_WITHIN = timedelta(seconds=15)
@@ -52,8 +51,6 @@ class Act:
             return None
         if self.report.stored < self.report.sent:
             return f"{self.report.sent - self.report.stored} events were not stored"
-        if self.report.at_once_rate < ENOUGH_AT_ONCE:
-            return f"only {self.report.at_once_rate:.1%} were stored at the first send"
         return None
 
 

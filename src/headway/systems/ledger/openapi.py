@@ -11,8 +11,8 @@ from fastapi.openapi.utils import get_openapi
 from headway.systems.ledger.events import Event
 
 ABOUT = (
-    "Takes events in and stores each exactly as its sender meant it: once, together with its "
-    "effect on the car or loan it is about, or not at all. Conflicts between transactions are "
+    "Takes events in and stores each one once, together with its effect on the car or loan that "
+    "it is about, or not at all. Conflicts between transactions are "
     "retried before you hear of them. Send the same event again whenever you got no answer; with "
     "the same Idempotency-Key you are told that your own write is there."
 )

@@ -9,6 +9,7 @@ import asyncpg
 from headway import create_operations_table, retry_on_oc000, run_transaction
 from headway.ports.observer import Observer
 from headway.systems.ledger import rows
+from headway.systems.ledger.decoding import RefusedEventError
 from headway.systems.ledger.entities import Entity, apply
 from headway.systems.ledger.events import Event
 from headway.systems.ledger.store import Row
@@ -54,8 +55,8 @@ on conflict (entity_id) do update set
     movements = excluded.movements, moved_cents = excluded.moved_cents
 """  # noqa: S608 (column names of our own)
 
-# Reading a small table from end to end is cheaper, but a SERIALIZABLE transaction then conflicts
-# with every write to it, whichever row was meant.
+# A guard: the planner may read a table of one page from end to end, and a SERIALIZABLE transaction
+# then conflicts with every write to it, whichever row was meant.
 _BY_INDEX_ONLY = {"enable_seqscan": "off", "enable_bitmapscan": "off"}
 
 
@@ -95,6 +96,7 @@ class PostgresStore:
             stop_after=attempts,
             name="store_event",
             context=context,
+            expected=RefusedEventError,
             observer=observer,
         )
         return stored is True

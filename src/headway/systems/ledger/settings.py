@@ -54,11 +54,7 @@ class LedgerSettings:
     @classmethod
     def from_mapping(cls, settings: Mapping[str, str]) -> Self:
         """Read LEDGER_*; a value that cannot be used is refused by name."""
-        # A misspelt name is shown with its value, which may be a URL with a password.
-        shown = {
-            name: text if name == _DATABASE_URL else masked(text) for name, text in settings.items()
-        }
-        return cls(**read(SETTINGS, shown, prefixes=(PREFIX,)))
+        return cls(**read(SETTINGS, settings, prefixes=(PREFIX,)))
 
     @property
     def sqlite_path(self) -> Path | None:

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from headway import ConfigurationError, create_operations_table, retry_on_oc000, run_transaction
 from headway.ports.observer import Observer
 from headway.systems.ledger import rows
+from headway.systems.ledger.decoding import RefusedEventError
 from headway.systems.ledger.entities import Entity, apply
 from headway.systems.ledger.events import Event
 from headway.systems.ledger.store import Row
@@ -93,6 +94,7 @@ class SqliteStore:
                 stop_after=attempts,
                 name="store_event",
                 context=context,
+                expected=RefusedEventError,
                 observer=observer,
             )
             return stored is True
