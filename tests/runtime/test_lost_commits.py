@@ -108,6 +108,19 @@ async def test_a_commit_that_vanishes_without_a_word_is_resolved(
     assert await stored(postgres_database) == (1, 1, 1)
 
 
+async def test_a_statement_that_vanishes_without_a_word_does_not_block_the_next_attempt(
+    proxy: Proxy, postgres_database: str
+) -> None:
+    """The server waits inside a transaction that has written our row, for a client it lost."""
+    engine = Asyncpg(proxy.through(postgres_database))
+    await Asyncpg(postgres_database).prepare()
+    engine.timeout = 0.5
+    rule = proxy.when(b"update counters", Fault.HANG_BEFORE)
+    assert await engine.store("a", **QUICKLY) == "stored a"
+    assert rule.fired == 1
+    assert await stored(postgres_database) == (1, 1, 1)
+
+
 async def test_every_attempt_may_lose_its_connection_in_another_way(
     engine: Engine, proxy: Proxy, postgres_database: str
 ) -> None:

@@ -305,3 +305,21 @@ async def test_an_expected_refusal_rolls_back_and_is_no_failure(engine: Engine) 
     assert recorder.facts == []
     assert await effects(engine) == []
     assert await engine.store("a") == "stored a"
+
+
+def test_a_connection_that_does_not_close_changes_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Sticky(sqlite3.Connection):
+        def close(self) -> None:
+            super().close()
+            raise ConnectionError("will not go")
+
+    def connect() -> sqlite3.Connection:
+        return sqlite3.connect(tmp_path / "test.db", factory=Sticky)
+
+    create_operations_table(lambda: sqlite3.connect(tmp_path / "test.db"))
+    recorder = Recorder()
+    assert run_transaction(connect, lambda _: "done", operation_id="a", observer=recorder) == "done"
+    assert recorder.facts == []
+    assert "a connection did not close" in caplog.text

@@ -6,6 +6,7 @@ of it: our own row means success, no row means that nothing happened and the bod
 """
 
 import inspect
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -70,18 +71,19 @@ class Transaction:
 class _InDoubt:
     """A COMMIT that was sent and never answered."""
 
-    session: Any
     value: Any
     """What the body returned: the answer of the whole call, should the commit turn out done."""
 
 
 class _Attempts:
-    """The attempts of one transaction; what is in doubt is carried from one to the next."""
+    """The attempts of one transaction, and what one has to know of those before it."""
 
     def __init__(self, transaction: Transaction, retrying: Retrying) -> None:
         self._transaction = transaction
         self._retrying = retrying
         self._in_doubt: _InDoubt | None = None
+        self._lost: list[Any] = []
+        """Sessions whose connection broke: the server may not know yet, and keep their locks."""
         self._count = 0
 
     def plan(self) -> Plan[Any]:
@@ -90,13 +92,19 @@ class _Attempts:
         self._count += 1
         connection = yield transaction.connect()
         driver = transaction.driver_for(connection)
+        session = driver.session(connection)
         clean = False
         try:
             value = yield from self._inside(driver, connection)
+        except BaseException as error:
+            if self._is_silence(error):
+                self._lost.append(session)
+            raise
+        else:
             clean = True
             return value
         finally:
-            yield from driver.close(connection, clean=clean)
+            yield from self._close(driver, connection, clean=clean)
 
     def refuse_to_guess(self, error: Exception) -> None:
         """Raise if the last word on a sent COMMIT is still missing."""
@@ -104,38 +112,45 @@ class _Attempts:
             raise OutcomeUnknownError(self._transaction.operation_id, self._count) from error
 
     def _inside(self, driver: TransactionDriver, connection: Any) -> Plan[Any]:
-        session = driver.session(connection)
         if (yield from self._begin_or_find(driver, connection)):
             return self._resolved(committed=True)
-        if self._in_doubt is not None:
-            self._resolved(committed=False)
+        self._resolved(committed=False)
         value = yield self._transaction.body(connection)
         try:
             yield from driver.commit(connection)
         except BaseException as error:
-            if not self._is_answer(error):
-                self._in_doubt = _InDoubt(session, value)
+            if self._is_silence(error):
+                self._in_doubt = _InDoubt(value)
             raise
         return value
 
     def _begin_or_find(self, driver: TransactionDriver, connection: Any) -> Plan[bool]:
         """Begin, and say whether the operation is there already, by our own hand."""
-        transaction, in_doubt = self._transaction, self._in_doubt
-        if in_doubt is not None:
-            gone = yield from driver.fence(connection, in_doubt.session)
-            if transaction.find is not None:
+        transaction = self._transaction
+        gone = yield from self._fence(driver, connection)
+        if transaction.find is not None:
+            if self._in_doubt is not None:
                 if (yield transaction.find(connection)):
                     return True
-                if not gone:  # it may still commit, and nothing but the operation row waits for it
+                if not gone:  # it may still commit, and nothing but an operation row waits for it
                     raise OutcomeUnknownError(transaction.operation_id, self._count)
-        yield from driver.begin(connection, transaction.isolation)
-        if transaction.find is not None:
+            yield from driver.begin(connection, transaction.isolation)
             return False
+        yield from driver.begin(connection, transaction.isolation)
         holder = yield from self._claim(driver, connection)
         if holder not in (None, transaction.token):
             self._resolved(committed=False)
             raise DuplicateEventError(transaction.operation_id)
         return holder is not None
+
+    def _fence(self, driver: TransactionDriver, connection: Any) -> Plan[bool]:
+        """End the sessions that were lost, and say whether they are surely gone."""
+        while self._lost:
+            gone = yield from driver.fence(connection, self._lost[-1])
+            if not gone:
+                return False
+            self._lost.pop()
+        return True
 
     def _claim(self, driver: TransactionDriver, connection: Any) -> Plan[str | None]:
         transaction = self._transaction
@@ -155,8 +170,8 @@ class _Attempts:
         transaction, in_doubt = self._transaction, self._in_doubt
         self._in_doubt = None
         if in_doubt is None:
-            # The row carries our token although no attempt of this call wrote it: an earlier call
-            # with the same token did, and its answer is gone with it.
+            # Nothing was in doubt. If our own row is there all the same, an earlier call with the
+            # same token wrote it, and its answer is gone with it.
             return None
         self._retrying.observer.tell(
             CommitResolved(
@@ -168,13 +183,21 @@ class _Attempts:
         )
         return in_doubt.value
 
-    def _is_answer(self, error: BaseException) -> bool:
-        """Say whether the database itself refused the commit: then it is surely not done."""
+    def _is_silence(self, error: BaseException) -> bool:
+        """Say whether the database did not answer: what it was asked to do may be done or not."""
         if isinstance(error, TransactionRolledBackError):
-            return True
+            return False
         diagnosis = self._retrying.classify(error)
         return (
-            diagnosis.code is not None
-            and diagnosis.error_type != "CONNECTION_ERROR"
-            and diagnosis.verdict is not Verdict.UNKNOWN_OUTCOME
+            diagnosis.code is None
+            or diagnosis.error_type == "CONNECTION_ERROR"
+            or diagnosis.verdict is Verdict.UNKNOWN_OUTCOME
         )
+
+    def _close(self, driver: TransactionDriver, connection: Any, *, clean: bool) -> Plan[None]:
+        try:
+            yield from driver.close(connection, clean=clean)
+        except (
+            Exception
+        ):  # what became of the transaction is known, and must not be changed by this
+            logging.getLogger("headway").warning("a connection did not close", exc_info=True)
