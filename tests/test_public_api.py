@@ -3,6 +3,7 @@
 import ast
 import enum
 import inspect
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -142,6 +143,10 @@ def test_values_of_the_core_load_nothing_else() -> None:
 def test_retrying_loads_tenacity_and_no_driver() -> None:
     statement = "from headway import retry, retry_on_oc000, run_transaction"
     assert modules_after(statement) <= {"headway", "tenacity", "typing_extensions"}
+
+
+def test_the_version_is_that_of_the_package() -> None:
+    assert re.fullmatch(r"\d+\.\d+\.\d+", headway.__version__)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,14 @@
 """Write the reference pages that are made from the code: `python tools/reference.py [--check]`."""
 
+import inspect
 import sys
+from collections.abc import Callable
+from enum import Enum
+from itertools import groupby
 from pathlib import Path
+from typing import cast
 
+import headway
 from headway.core.catalogue import RULES
 from headway.core.classify import ANY, Rule
 from headway.core.metrics import CATALOGUE, Metric
@@ -10,6 +16,8 @@ from headway.systems.ledger.metrics import CATALOGUE as LEDGER
 
 REFERENCE = Path(__file__).resolve().parent.parent / "docs" / "reference"
 _MANY = 20
+_WIDTH = 100
+_SQLSTATE_LENGTH = 5
 _MADE = "<!-- Made by tools/reference.py from the code: do not edit. -->"
 
 
@@ -32,6 +40,49 @@ def metrics_page() -> str:
     )
 
 
+def api_page() -> str:
+    lines = [
+        "# API",
+        "",
+        _MADE,
+        "",
+        "Everything here is imported from `headway`. Besides these you may rely on",
+        "`headway.testing`, `headway.core.facts`, `headway.core.catalogue`,",
+        "`headway.adapters.logs.formats` and `headway.adapters.prometheus.observer`.",
+    ]
+    for name in sorted(headway.__all__, key=str.lower):
+        thing = getattr(headway, name)
+        lines += ["", f"## {name}", "", "```text", _signature(name, thing), "", _doc(thing), "```"]
+    return "\n".join([*lines, ""])
+
+
+def _signature(name: str, thing: object) -> str:
+    if isinstance(thing, type) and issubclass(thing, Enum):
+        return f"{name}: {', '.join(str(member.value) for member in thing)}"
+    try:
+        found = inspect.signature(cast("Callable[..., object]", thing))
+    except ValueError:  # Python's own exceptions take anything
+        return f"{name}(...)"
+    parameters = [_parameter(parameter) for parameter in found.parameters.values()]
+    line = f"{name}({', '.join(parameters)})"
+    if len(line) <= _WIDTH:
+        return line
+    return f"{name}(\n" + "".join(f"    {parameter},\n" for parameter in parameters) + ")"
+
+
+def _parameter(parameter: inspect.Parameter) -> str:
+    name = f"*{parameter.name}" if parameter.kind is parameter.VAR_POSITIONAL else parameter.name
+    default = parameter.default
+    if default is parameter.empty:
+        return name
+    shown = f"{type(default).__name__}()" if " object at 0x" in repr(default) else repr(default)
+    return f"{name}={shown.replace('datetime.', '')}"
+
+
+def _doc(thing: object) -> str:
+    return inspect.getdoc(thing) or ""
+
+
 def errors_page() -> str:
     lines = [
         "# Error tables",
@@ -42,12 +93,19 @@ def errors_page() -> str:
         "come after all others. What no rule knows is transient for `retry`, permanent for",
         "transactions, which retry only OC000_TRANSACTION_CONFLICT and CONNECTION_ERROR.",
         "",
-        "| rule | verdict | error type | matches |",
-        "|---|---|---|---|",
     ]
-    lines += [
-        f"| {rule.name} | {rule.verdict} | {rule.error_type} | {_matches(rule)} |" for rule in RULES
-    ]
+    for family, rules in groupby(RULES, key=lambda rule: rule.name.partition(".")[0]):
+        lines += [
+            f"## {family}",
+            "",
+            "| rule | verdict | error type | matches |",
+            "|---|---|---|---|",
+        ]
+        lines += [
+            f"| {rule.name} | {rule.verdict} | {rule.error_type} | {_matches(rule)} |"
+            for rule in rules
+        ]
+        lines.append("")
     return "\n".join([*lines, ""])
 
 
@@ -63,19 +121,19 @@ def _matches(rule: Rule) -> str:
     parts = []
     if rule.types != ANY:
         parts.append(", ".join(f"`{name}`" for name in sorted(rule.types)))
-    codes = [f"{code}" for code in sorted(rule.codes, key=str)]
+    codes = ["none" if code is None else f"{code}" for code in sorted(rule.codes, key=str)]
     if len(codes) > _MANY:
         codes = [f"{codes[0]} to {codes[-1]}, but those above"]
-    codes += [f"{start}..." for start in rule.classes]
+    codes += [start if len(start) == _SQLSTATE_LENGTH else f"{start}..." for start in rule.classes]
     if codes:
-        parts.append(f"{rule.at[0]} {', '.join(codes)}")
-    if rule.text:
+        parts.append(f"{' or '.join(rule.at)}: {', '.join(codes)}")
+    if any(rule.text):
         parts.append("text " + ", ".join(f'"{fragment}"' for fragment in rule.text))
     return "; ".join(parts)
 
 
 def main() -> int:
-    pages = {"metrics.md": metrics_page(), "errors.md": errors_page()}
+    pages = {"api.md": api_page(), "metrics.md": metrics_page(), "errors.md": errors_page()}
     stale = [name for name, text in pages.items() if _read(name) != text]
     if "--check" in sys.argv:
         for name in stale:

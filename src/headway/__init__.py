@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from headway.core.classify import Classifier, Rule
     from headway.core.conflict import classify_dsql_error, is_oc000_error
     from headway.core.errors import (
+        AlreadyStoredError,
         ConfigurationError,
         DocumentNotFoundError,
         DuplicateEventError,
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AddedJitter",
+    "AlreadyStoredError",
     "Classifier",
     "ConfigurationError",
     "DocumentNotFoundError",
@@ -58,6 +60,7 @@ _HOME = {
     "Rule": "core.classify",
     "classify_dsql_error": "core.conflict",
     "is_oc000_error": "core.conflict",
+    "AlreadyStoredError": "core.errors",
     "ConfigurationError": "core.errors",
     "DocumentNotFoundError": "core.errors",
     "DuplicateEventError": "core.errors",
@@ -71,6 +74,8 @@ _HOME = {
 
 def __getattr__(name: str) -> Any:
     """Load a public name when it is first asked for, so that importing headway costs nothing."""
+    if name == "__version__":
+        return import_module("importlib.metadata").version("headway")
     if name not in _HOME:
         raise AttributeError(f"module 'headway' has no attribute {name!r}")
     value = getattr(import_module(f"headway.{_HOME[name]}"), name)

@@ -73,6 +73,27 @@ def test_a_setting_that_is_refused_is_one_line_and_exit_code_2(name: str, value:
     assert "s3cret" not in done.stderr
 
 
+COMMANDS = [(), ("config", "show"), ("demo", "ledger"), ("ledger", "serve"), ("ledger", "load")]
+
+
+@pytest.mark.parametrize("words", COMMANDS)
+def test_help_shows_no_flag_as_if_it_took_a_value(words: tuple[str, ...]) -> None:
+    said = headway(*words, "--help").stdout
+    assert "--help" in said
+    assert "bool" not in said
+
+
+def test_help_names_the_setting_behind_an_option_and_its_default() -> None:
+    said = " ".join(headway("ledger", "serve", "--help").stdout.split())
+    for default in (
+        "LEDGER_HOST, or 127.0.0.1",
+        "LEDGER_PORT, or 8080",
+        "LEDGER_DATABASE_URL, or sqlite:///headway-ledger.db",
+        "LEDGER_RETRY_ATTEMPTS, or 5",
+    ):
+        assert f"[default: {default}]" in said
+
+
 def test_a_port_that_is_taken_is_one_line(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])

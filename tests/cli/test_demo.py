@@ -1,7 +1,11 @@
 """`headway demo ledger`, and the figures it ends with."""
 
+import contextlib
 import json
 import re
+import signal
+from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -9,7 +13,10 @@ import pytest
 from headway.apps.cli import figures
 from headway.systems.ledger.load.run import Report
 from headway.testing.servers.loopback import free_port
-from tests.cli.test_command import headway
+from headway.testing.servers.process import Process, wait_until
+from tests.cli.test_command import COMMAND, headway
+
+SOON = timedelta(seconds=20)
 
 
 def test_the_demo_proves_the_books_and_leaves_nothing_behind(tmp_path: Path) -> None:
@@ -36,8 +43,9 @@ def test_the_demo_proves_the_books_and_leaves_nothing_behind(tmp_path: Path) -> 
 def test_a_demo_that_cannot_start_says_why(tmp_path: Path) -> None:
     url = f"postgresql://u:s3cret@127.0.0.1:{free_port()}/x"
     done = headway("demo", "ledger", "--database", url, folder=tmp_path)
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert "did not start" in done.stderr
+    assert "is the server running there" in done.stderr
     assert "u:***@127.0.0.1" in done.stderr
     assert "s3cret" not in done.stdout + done.stderr
     assert "Traceback" not in done.stderr
@@ -57,6 +65,74 @@ def a_report(**changes: object) -> Report:
         "faults": (),
     }
     return Report(**fields | changes)  # type: ignore[arg-type]
+
+
+def test_the_table_leaves_out_columns_where_there_is_no_room(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    figures.show(["load", "retry"], [(("4 types x 5", "off"), a_report())])
+    said = capsys.readouterr().out
+    assert "…" not in said
+    assert max(map(len, said.splitlines())) <= 60
+    assert said.split()[:7] == ["load", "retry", "sent", "stored", "conflicts", "success", "exact"]
+    assert re.search(r"4 types x 5 +off +400 +399 +1234 +99\.8% +yes", said)
+
+
+def test_without_a_terminal_each_run_is_a_line_and_the_end_says_what_is_next(
+    tmp_path: Path,
+) -> None:
+    done = headway("demo", "ledger", folder=tmp_path, environment={"COLUMNS": "60"})
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stderr.splitlines() == [
+        "starting servers",
+        "4 types x 5, retry off",
+        "4 types x 5, retry on",
+        "20 clients, retry off",
+        "20 clients, retry on",
+    ]
+    assert max(map(len, done.stdout.splitlines())) <= 60
+    assert "headway ledger serve" in done.stdout
+    assert "docs/how-to/run-the-ledger.md" in done.stdout
+
+
+@contextlib.contextmanager
+def a_running_demo(folder: Path) -> Iterator[Process]:
+    """Start the demo, and give it once both of its servers run."""
+    process = Process(
+        # In the background of a shell Ctrl-C is ignored, and so it would be by the demo.
+        ["env", "--default-signal=INT", *COMMAND, "demo", "ledger"],
+        log=folder / "demo.log",
+        environment={"PATH": "/usr/bin:/bin", "TMPDIR": str(folder)},
+    )
+    try:
+        assert wait_until(lambda: len(process.tree()) == 3, SOON)
+        yield process
+    finally:
+        process.kill()
+
+
+@pytest.mark.parametrize("order", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_a_demo_that_is_stopped_leaves_nothing_behind(
+    tmp_path: Path, order: signal.Signals
+) -> None:
+    with a_running_demo(tmp_path) as demo:
+        assert demo.end(order, SOON)  # looks after its servers too
+    assert [path.name for path in tmp_path.iterdir()] == ["demo.log"]
+
+
+def test_a_demo_that_is_killed_leaves_no_server_behind(tmp_path: Path) -> None:
+    with a_running_demo(tmp_path) as demo:
+        assert demo.end(signal.SIGKILL, SOON)
+
+
+def test_ctrl_c_is_answered_by_one_word(tmp_path: Path) -> None:
+    log = tmp_path / "demo.log"
+    with a_running_demo(tmp_path) as demo:
+        assert wait_until(lambda: "retry" in log.read_text(), SOON)
+        assert demo.end(signal.SIGINT, SOON)
+    assert log.read_text().splitlines()[-1] == "stopped"
+    assert "Traceback" not in log.read_text()
 
 
 @pytest.mark.parametrize("columns", ["80", "120"])

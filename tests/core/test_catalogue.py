@@ -103,7 +103,7 @@ def test_text_is_written_as_it_is_compared() -> None:
     [
         (DocumentNotFoundError("messages", ["m1"]), (N, "DOCUMENT_NOT_FOUND")),
         (DuplicateEventError("op"), (P, "DUPLICATE_EVENT")),
-        (OutcomeUnknownError("op", 3), (U, "CONNECTION_ERROR")),
+        (OutcomeUnknownError("op", 3, "t"), (U, "CONNECTION_ERROR")),
         (ConfigurationError("no"), (P, "PROGRAMMING_ERROR")),
         (TransactionRolledBackError(), (P, "PROGRAMMING_ERROR")),
         (ConnectionRefusedError(errno.ECONNREFUSED, "refused"), (T, "CONNECTION_ERROR")),

@@ -259,7 +259,7 @@ def test_exceptions_that_are_no_errors_have_no_rule() -> None:
 
 NOT_YET = DocumentNotFoundError("messages", ["m1"])
 TRANSIENT = ConnectionResetError()
-UNKNOWN = OutcomeUnknownError("op", 5)
+UNKNOWN = OutcomeUnknownError("op", 5, "t")
 PERMANENT = TypeError()
 
 

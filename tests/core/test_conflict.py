@@ -63,7 +63,7 @@ def test_the_finer_code_is_kept_beside_the_sqlstate(message: str, detail: str | 
         (from_server("57P01"), (True, "CONNECTION_ERROR", "57P01")),
         (ConnectionResetError(), (True, "CONNECTION_ERROR", None)),
         (TimeoutError(), (True, "CONNECTION_ERROR", None)),
-        (OutcomeUnknownError("e-1", 5), (True, "CONNECTION_ERROR", None)),
+        (OutcomeUnknownError("e-1", 5, "t"), (True, "CONNECTION_ERROR", None)),
         (from_server("42P01"), (False, "UNKNOWN_ERROR", "42P01")),
         (from_server("23503"), (False, "UNKNOWN_ERROR", "23503")),
         (from_server("22001"), (False, "UNKNOWN_ERROR", "22001")),

@@ -14,10 +14,9 @@ def test_a_message_says_what_which_and_the_cure() -> None:
     assert str(DocumentNotFoundError("no messages yet")) == "no messages yet"
     assert str(DuplicateEventError("e-1")) == "operation 'e-1' was stored before by another call"
     assert str(DuplicateEventError("e-1", "seen before")) == "seen before"
-    assert str(OutcomeUnknownError("e-1", 5)) == (
-        "operation 'e-1': the connection was lost during COMMIT and the database did not answer "
-        "within 5 attempts, so it is unknown whether the operation was stored; call again with "
-        "the same operation id and token to find out"
+    assert str(OutcomeUnknownError("e-1", 5, "t")) == (
+        "operation 'e-1': the connection was lost during COMMIT, and 5 attempts did not find out "
+        "whether it was stored; call again later with the same operation id and this error's token"
     )
     assert str(TransactionRolledBackError()) == (
         "the database rolled the transaction back at COMMIT, because an earlier statement had "
@@ -30,8 +29,8 @@ def test_an_error_carries_what_its_message_names() -> None:
     missing = DocumentNotFoundError("messages", (name for name in ("m1", "m2")))
     assert (missing.collection, missing.missing) == ("messages", ("m1", "m2"))
     assert DuplicateEventError("e-1").operation_id == "e-1"
-    unknown = OutcomeUnknownError("e-1", 5)
-    assert (unknown.operation_id, unknown.attempts) == ("e-1", 5)
+    unknown = OutcomeUnknownError("e-1", 5, "t")
+    assert (unknown.operation_id, unknown.attempts, unknown.token) == ("e-1", 5, "t")
 
 
 def test_a_refused_setting_is_a_value_error_too() -> None:

@@ -135,7 +135,13 @@ def a_server(
     process = Process(
         [*COMMAND, "ledger", "serve", "--port", str(port), *options],
         log=log,
-        environment={"LEDGER_DATABASE_URL": database, "PATH": "", **(environment or {})} | _PATH,
+        # A server that is killed cannot clear up, so its temporary files belong to the test.
+        environment={
+            "LEDGER_DATABASE_URL": database,
+            "TMPDIR": str(folder),
+            **(environment or {}),
+        }
+        | _PATH,
     )
     served = ServedLedger(process, port, log)
     try:

@@ -59,6 +59,55 @@ async def test_a_wrong_field_is_named(sqlite_ledger: Ledger, field: str, event: 
     assert await sqlite_ledger.is_empty()
 
 
+TYPES = "CarCreated, LoanCreated, LoanPaymentSubmitted, CarServiceDone"
+IN_WORDS: list[tuple[str, Any]] = [
+    (f"event_type: is missing: use one of {TYPES}", without("event_type")),
+    (f"event_type: 'Foo' is no event type: use one of {TYPES}", an_event(event_type="Foo")),
+    (f"event_type: must be a text: use one of {TYPES}", an_event(event_type=5)),
+    ("timestamp: is missing", without("timestamp")),
+    ("timestamp: is no time: write it like 2026-11-15T12:00:00Z", an_event(timestamp="now")),
+    (
+        "timestamp: has no time zone: write it like 2026-11-15T12:00:00Z",
+        an_event(timestamp="2026-01-31T12:00:00"),
+    ),
+    (
+        "timestamp: is a whole number and must be a time: write it like 2026-11-15T12:00:00Z",
+        an_event(timestamp=5),
+    ),
+    (
+        "event_id: use 1 to 128 letters, digits and the signs . _ : -",
+        an_event(event_id="a b"),
+    ),
+    (
+        "event_name: leave out line breaks and other control characters",
+        an_event(event_name="a\nb"),
+    ),
+    ("event_name: is empty and must not be", an_event(event_name="")),
+    ("event_name: is longer than 200 characters", an_event(event_name="x" * 201)),
+    ("data.amount_cents: must be at least 1", an_event(data={"amount_cents": 0})),
+    (
+        "data.amount_cents: must be at most 100000000000",
+        an_event(data={"amount_cents": 10**12}),
+    ),
+    (
+        "data.amount_cents: is a text and must be a whole number",
+        an_event(data={"amount_cents": "1"}),
+    ),
+    (
+        "colour: is not known here: mend its spelling or leave it out",
+        an_event(colour="red"),
+    ),
+    ("body: is a list and must be an object", []),
+]
+
+
+@pytest.mark.parametrize(("message", "event"), IN_WORDS)
+async def test_what_is_wrong_is_said_in_plain_words_with_its_cure(
+    sqlite_ledger: Ledger, message: str, event: Any
+) -> None:
+    assert (await sqlite_ledger.send(event)).json()["message"] == message
+
+
 GARBAGE = {
     "nothing": b"",
     "no JSON": b"event",
@@ -136,6 +185,7 @@ async def test_a_wrong_query_is_refused_by_name(sqlite_ledger: Ledger) -> None:
     for query, field in (("limit=0", "limit"), ("limit=x", "limit"), ("after=a%00", "after")):
         answer = await sqlite_ledger.http.get(f"/api/v1/events?{query}")
         assert (answer.status_code, answer.json()["field"]) == (422, field)
+        assert answer.json()["message"].startswith(f"{field}: use ")
 
 
 async def test_a_wrong_method_is_refused(sqlite_ledger: Ledger) -> None:

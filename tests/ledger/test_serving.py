@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import signal
+import socket
 from datetime import timedelta
 from pathlib import Path
 
@@ -15,8 +16,10 @@ from headway.systems.ledger.load.proof import faults
 from headway.systems.ledger.load.sending import Senders
 from headway.systems.ledger.opening import open_store
 from headway.systems.ledger.settings import LedgerSettings
+from headway.testing.servers import PostgreSQL
+from headway.testing.servers.loopback import free_port
 from headway.testing.servers.process import wait_until
-from tests.ledger.ledgers import DATA, EVENTS, Ledger, a_server, an_event
+from tests.ledger.ledgers import EVENTS, a_server, an_event
 
 SOON = timedelta(seconds=20)
 
@@ -112,32 +115,6 @@ def test_logs_are_json_with_the_fields_of_the_event(sqlite_database: str, tmp_pa
     }
 
 
-async def test_the_page_of_the_api_needs_nothing_from_elsewhere(sqlite_ledger: Ledger) -> None:
-    page = (await sqlite_ledger.http.get("/", follow_redirects=True)).text
-    assert all(kind in page for kind in DATA)
-    assert "POST /api/v1/events/bulk" in page
-    assert "https://" not in page
-    assert "<script" not in page
-
-
-async def test_the_description_has_the_shapes_of_the_events(sqlite_ledger: Ledger) -> None:
-    described = (await sqlite_ledger.http.get("/openapi.json")).json()
-    body = described["paths"][EVENTS]["post"]["requestBody"]["content"]["application/json"]
-    shapes = {shape["$ref"].rpartition("/")[2] for shape in body["schema"]["anyOf"]}
-    assert shapes == set(DATA)
-    payment = described["components"]["schemas"]["LoanPayment"]["properties"]["amount_cents"]
-    assert payment["minimum"] == 1
-    assert set(described["paths"][EVENTS]["post"]["responses"]) == {
-        "201",
-        "400",
-        "409",
-        "413",
-        "422",
-        "500",
-    }
-    assert (await sqlite_ledger.send(body["example"])).status_code == 201
-
-
 @pytest.mark.parametrize("path", ["/missing/ledger.db", "/"])
 def test_a_database_that_cannot_be_used_stops_the_start(tmp_path: Path, path: str) -> None:
     with a_server(tmp_path, f"sqlite:///{tmp_path}{path}", ready=False) as server:
@@ -145,3 +122,62 @@ def test_a_database_that_cannot_be_used_stops_the_start(tmp_path: Path, path: st
     said = server.log.read_text()
     assert said.startswith("headway: LEDGER_DATABASE_URL")
     assert len(said.splitlines()) == 1
+
+
+def said_by_a_start_on(database: str, folder: Path) -> str:
+    with a_server(folder, database, ready=False) as server:
+        assert wait_until(lambda: not server.process.is_running(), SOON)
+    (line,) = server.log.read_text().splitlines()
+    return line
+
+
+def test_a_server_that_is_not_running_is_said_in_one_line_with_the_cure(tmp_path: Path) -> None:
+    said = said_by_a_start_on(f"postgresql://u:s3cret@127.0.0.1:{free_port()}/books", tmp_path)
+    assert said.startswith("headway: LEDGER_DATABASE_URL='postgresql://u:***@127.0.0.1:")
+    assert "is the server running there" in said
+    assert "s3cret" not in said
+
+
+def test_a_database_that_does_not_exist_is_said_in_one_line_with_the_cure(
+    postgres_server: PostgreSQL, tmp_path: Path
+) -> None:
+    url = postgres_server.create_database().rpartition("/")[0]
+    said = said_by_a_start_on(f"{url}/nowhere", tmp_path)
+    assert 'database "nowhere" does not exist' in said
+    assert "createdb nowhere" in said
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_a_server_told_to_stop_leaves_no_folder_behind(
+    sqlite_database: str, tmp_path: Path, workers: str
+) -> None:
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    with a_server(
+        tmp_path,
+        sqlite_database,
+        "--workers",
+        workers,
+        environment={"TMPDIR": str(temporary)},
+    ) as server:
+        httpx.post(server.url + EVENTS, json=an_event())
+        assert server.process.end(signal.SIGTERM, SOON)
+    assert list(temporary.iterdir()) == []
+
+
+def test_a_server_told_to_stop_while_it_starts_leaves_no_folder_behind(tmp_path: Path) -> None:
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # so the start takes its time
+        port = silent.getsockname()[1]
+        with a_server(
+            tmp_path,
+            f"postgresql://u@127.0.0.1:{port}/x",
+            "--workers",
+            "2",
+            environment={"TMPDIR": str(temporary)},
+            ready=False,
+        ) as server:
+            assert wait_until(lambda: any(temporary.iterdir()), SOON)
+            assert server.process.end(signal.SIGTERM, SOON)
+    assert list(temporary.iterdir()) == []

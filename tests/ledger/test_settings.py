@@ -57,13 +57,20 @@ def test_a_path_from_the_root_has_four_slashes() -> None:
 
 SECRETS = {
     f"postgresql://u:{SECRET}@h/x": "postgresql://u:***@h/x",
-    f"postgresql://u:{SECRET}@h:5432/x?sslmode=require": "postgresql://u:***@h:5432/x?sslmode=require",
-    f"postgresql://h/x?user=u&password={SECRET}": "postgresql://h/x?user=u&password=***",
-    f"postgresql://u:a@{SECRET}@h/x": "postgresql://u:***@h/x",
-    f"postgresql://[u:{SECRET}@h/x": "postgresql://[u:***@h/x",
-    f"postgresql://u:a#/?{SECRET}@h/x": "postgresql://u:***@h/x",
+    "postgresql://u@h/x": "postgresql://u@h/x",
+    f"postgresql://u:{SECRET}@h:5432/x?sslmode=require": "postgresql://u:***@h:5432/x?***",
+    f"postgresql://h/x?user=u&password={SECRET}": "postgresql://h/x?***",
+    f"postgresql://h/x?pass%77ord={SECRET}": "postgresql://h/x?***",
+    f"postgresql://u:a@{SECRET}@h/x": "***",
+    f"postgresql://[u:{SECRET}@h/x": "***",
+    f"postgresql://u:a#/?{SECRET}@h/x": "***",
+    f"postgresql://u:1/{SECRET}@h/x": "***",
+    f"postgresql://u%3A{SECRET}@h/x": "***",
+    f"postgresql:/u:{SECRET}@h/x": "***",
+    f"postgresql//u:{SECRET}@h/x": "***",
+    f"u:{SECRET}@h/x": "***",
+    f"host=h password={SECRET}": "***",
     "sqlite:///ledger.db": "sqlite:///ledger.db",
-    "no url: at all": "no url: at all",
 }
 
 

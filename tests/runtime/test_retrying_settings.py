@@ -11,6 +11,8 @@ from headway.core.catalogue import EVERYTHING
 from headway.core.classify import rules_for
 from headway.core.errors import ConfigurationError
 from headway.core.failure import Verdict
+from headway.core.policy import RetryConfig
+from headway.testing.clock import VirtualClock
 
 AT_ONCE = Stepped(steps=(timedelta(),))
 
@@ -101,3 +103,17 @@ def test_oc000_without_parentheses_is_refused_with_the_way_to_write_it() -> None
         retry_on_oc000(lambda: None)  # type: ignore[arg-type]
     with pytest.raises(ConfigurationError, match="max_attempts=0 is not accepted"):
         retry_on_oc000(stop_after=0)
+
+
+def test_a_whole_policy_may_be_given() -> None:
+    calls = []
+    config = RetryConfig.from_mapping({"RETRY_MAX_ATTEMPTS": "2"})
+
+    @retry(policy=config.policy(), clock=VirtualClock())
+    def fail() -> None:
+        calls.append(1)
+        raise TimeoutError
+
+    with pytest.raises(TimeoutError):
+        fail()
+    assert len(calls) == 3

@@ -12,13 +12,14 @@ import psycopg
 import pytest
 
 from headway import (
+    AlreadyStoredError,
     ConfigurationError,
     DuplicateEventError,
     create_operations_table,
     run_transaction,
 )
 from headway.core.action import Reason
-from headway.core.errors import TransactionRolledBackError
+from headway.core.errors import TransactionEndedError, TransactionRolledBackError
 from headway.core.facts import GaveUp, Recovered, RetryScheduled
 from headway.testing.chance import Fixed
 from headway.testing.clock import VirtualClock
@@ -79,9 +80,12 @@ async def test_somebody_elses_operation_is_a_duplicate(engine: Engine) -> None:
     assert await total(engine) == 1
 
 
-async def test_our_own_operation_of_an_earlier_call_is_a_success(engine: Engine) -> None:
+async def test_our_own_operation_of_an_earlier_call_is_no_duplicate(engine: Engine) -> None:
+    recorder = Recorder()
     assert await engine.store("a", token="mine") == "stored a"
-    assert await engine.store("a", token="mine") is None
+    with pytest.raises(AlreadyStoredError, match="'a' was stored by an earlier call"):
+        await engine.store("a", token="mine", observer=recorder)
+    assert recorder.facts == []
     assert await total(engine) == 1
 
 
@@ -240,11 +244,47 @@ def test_an_unknown_kind_of_connection_is_refused_by_name() -> None:
         run_transaction(object, lambda _connection: None, operation_id="a")
 
 
-def test_an_empty_operation_id_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match="operation_id='' is not accepted"):
+@pytest.mark.parametrize("given", ["", 7, None])
+def test_an_operation_id_that_is_no_text_is_refused(given: Any) -> None:
+    with pytest.raises(ConfigurationError, match=f"operation_id={given!r} is not accepted"):
         run_transaction(
-            lambda: sqlite3.connect(":memory:"), lambda _connection: None, operation_id=""
+            lambda: sqlite3.connect(":memory:"), lambda _connection: None, operation_id=given
         )
+
+
+@pytest.mark.parametrize("given", ["test.db", sqlite3.connect(":memory:")])
+def test_a_connection_in_place_of_connect_is_refused(given: Any) -> None:
+    with pytest.raises(ConfigurationError, match="give a function that opens a connection"):
+        run_transaction(given, lambda _connection: None, operation_id="a")
+
+
+async def test_an_unknown_isolation_is_refused_with_those_there_are(engine: Engine) -> None:
+    known = "immediate" if isinstance(engine, Sqlite) else "repeatable_read"
+    with pytest.raises(ConfigurationError, match=f"isolation='solid' is not accepted.*{known}"):
+        await engine.store("a", isolation="solid")
+
+
+async def test_a_body_that_commits_by_itself_is_told_so(
+    tmp_path: Path, postgres_database: str
+) -> None:
+    await Asyncpg(postgres_database).prepare()
+    sqlite = Sqlite(str(tmp_path / "test.db"))
+    await sqlite.prepare()
+
+    async def by_asyncpg(connection: Any) -> None:
+        await connection.execute("commit")
+
+    def by_hand(connection: Any) -> None:
+        connection.execute("commit")
+
+    with pytest.raises(TransactionEndedError, match="leave both to run_transaction"):
+        await run_transaction(
+            lambda: asyncpg.connect(postgres_database), by_asyncpg, operation_id="one"
+        )
+    with pytest.raises(TransactionEndedError):
+        run_transaction(lambda: psycopg.connect(postgres_database), by_hand, operation_id="two")
+    with pytest.raises(TransactionEndedError):
+        run_transaction(sqlite.connect, by_hand, operation_id="three")
 
 
 def test_every_connection_is_closed(tmp_path: Path) -> None:

@@ -46,6 +46,7 @@ def retry(
     max_attempts: int = 5,
     backoff: Backoff = DEFAULT_BACKOFF,
     ttl: timedelta | None = DEFAULT_TTL,
+    policy: RetryPolicy | None = None,
     name: str | None = None,
     context: ContextOf | None = None,
     expected: Expected = (),
@@ -61,6 +62,7 @@ def retry(
     max_attempts: int = 5,
     backoff: Backoff = DEFAULT_BACKOFF,
     ttl: timedelta | None = DEFAULT_TTL,
+    policy: RetryPolicy | None = None,
     name: str | None = None,
     context: ContextOf | None = None,
     expected: Expected = (),
@@ -78,6 +80,7 @@ def retry(
         max_attempts: Tries in all, the first one included.
         backoff: Waits between them; 100 ms, doubling, at most 10 s, with full jitter.
         ttl: No attempt begins later than this after the first failure. None: no limit.
+        policy: All three in one, instead of them: `RetryConfig.from_mapping(os.environ).policy()`.
         name: What logs and metrics call it; the function's qualified name if not given.
         context: Makes fields for the log from the arguments of a call that failed.
         expected: Exceptions that are answers rather than failures, such as a refusal by a rule of
@@ -89,7 +92,7 @@ def retry(
     The exception of the last attempt is raised, with a note that says why there was no other.
     """
     decorate = Retrying(
-        policy=RetryPolicy(max_attempts=max_attempts, backoff=backoff, ttl=ttl),
+        policy=policy or RetryPolicy(max_attempts=max_attempts, backoff=backoff, ttl=ttl),
         classify=_classify(on),
         clock=clock,
         chance=chance,
@@ -170,7 +173,10 @@ def transaction_retrying(
 
 
 def transaction_policy(stop_after: int, min_wait: float, max_wait: float) -> RetryPolicy:
-    if not 0 <= min_wait <= max_wait <= _DAY:
+    waits: tuple[object, ...] = (min_wait, max_wait)
+    if not (
+        all(isinstance(wait, int | float) for wait in waits) and 0 <= min_wait <= max_wait <= _DAY
+    ):
         raise ConfigurationError(
             f"min_wait={min_wait!r}, max_wait={max_wait!r} are not accepted: "
             f"use seconds, with 0 <= min_wait <= max_wait <= {_DAY}"

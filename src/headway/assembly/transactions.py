@@ -14,7 +14,7 @@ from headway.assembly.retrying import (
     exception_classes,
     transaction_retrying,
 )
-from headway.core.errors import ConfigurationError, DuplicateEventError
+from headway.core.errors import AlreadyStoredError, ConfigurationError, DuplicateEventError
 from headway.ports.chance import Chance
 from headway.ports.clock import Clock
 from headway.ports.observer import Observer
@@ -106,8 +106,8 @@ def run_transaction(
             As it may run several times, it must have no effects outside the database.
         operation_id: Names the operation; two with the same id are stored once.
         token: Tells our row from another caller's. Give one only to ask again, in a later call,
-            for an operation whose outcome stayed unknown: a row with this token then means
-            success, and the answer is None.
+            for an operation whose outcome stayed unknown: AlreadyStoredError then says that it
+            had been stored.
         find: Instead of the operation row: says on a fresh connection whether the operation is
             stored, by a row of your own that the body writes.
         isolation: `serializable`, `repeatable_read` or `read_committed` on PostgreSQL; `immediate`
@@ -126,15 +126,18 @@ def run_transaction(
 
     Raises:
         DuplicateEventError: Somebody else stored this operation before.
+        AlreadyStoredError: An earlier call with the same token stored it.
         OutcomeUnknownError: The connection was lost during COMMIT and the database could not be
             asked again within the attempts.
     """
-    fields = {"transaction_id": token or chance.token(), **(context or {})}
+    _check_connect(connect)
+    token = token or chance.token()
+    fields = {"transaction_id": token, **(context or {})}
     return Transaction(
         connect=connect,
         body=body,
         operation_id=operation_id,
-        token=token or fields["transaction_id"],
+        token=token,
         driver_for=(lambda _connection: driver) if driver else driver_for,
         find=find,
         isolation=isolation,
@@ -146,7 +149,11 @@ def run_transaction(
             max_wait=max_wait,
             name=name or getattr(body, "__qualname__", "run_transaction"),
             context=lambda: fields,
-            expected=(DuplicateEventError, *exception_classes("expected", expected)),
+            expected=(
+                AlreadyStoredError,
+                DuplicateEventError,
+                *exception_classes("expected", expected),
+            ),
             observer=observer,
             clock=clock,
             chance=chance,
@@ -183,12 +190,24 @@ def _create_operations_table(connecting: Any) -> Plan[None]:
 
 def driver_for(connection: object) -> TransactionDriver:
     """Recognise a connection by its class, without importing any driver."""
-    for kind in type(connection).__mro__:
-        driver = DRIVERS.get(f"{kind.__module__}.{kind.__qualname__}")
-        if driver is not None:
-            return driver
+    driver = _known_driver(connection)
+    if driver is not None:
+        return driver
     kind = type(connection)
     raise ConfigurationError(
         f"connect gave a {kind.__module__}.{kind.__qualname__}, which run_transaction does not "
         f"know: connect by one of {', '.join(sorted(DRIVERS))}, or pass driver="
     )
+
+
+def _known_driver(connection: object) -> TransactionDriver | None:
+    names = (f"{kind.__module__}.{kind.__qualname__}" for kind in type(connection).__mro__)
+    return next((DRIVERS[name] for name in names if name in DRIVERS), None)
+
+
+def _check_connect(connect: object) -> None:
+    if not callable(connect) or _known_driver(connect) is not None:
+        raise ConfigurationError(
+            f"connect={connect!r} is not accepted: give a function that opens a connection, for "
+            "every attempt needs a fresh one"
+        )

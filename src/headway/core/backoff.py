@@ -56,7 +56,9 @@ class Exponential:
     def __post_init__(self) -> None:
         _refuse_bad("base", self.base)
         _refuse_bad("cap", self.cap)
-        if not 1.0 <= self.factor < float("inf"):
+        _refuse_no_jitter(self.jitter)
+        factor: object = self.factor
+        if not isinstance(factor, int | float) or not 1.0 <= factor < float("inf"):
             raise ConfigurationError(
                 f"factor={self.factor!r} is not accepted: backoff must not shrink, "
                 "use a finite number from 1.0"
@@ -83,6 +85,7 @@ class Stepped:
             raise ConfigurationError("steps=() is not accepted: name at least one wait")
         for step in self.steps:
             _refuse_bad("steps", step)
+        _refuse_no_jitter(self.jitter)
 
     def delay(self, retry: int, draw: float) -> timedelta:
         pause = self.steps[min(retry, len(self.steps)) - 1].total_seconds()
@@ -90,6 +93,13 @@ class Stepped:
 
 
 Backoff = Exponential | Stepped
+
+
+def _refuse_no_jitter(jitter: object) -> None:
+    if not isinstance(jitter, FullJitter | AddedJitter | NoJitter):
+        raise ConfigurationError(
+            f"jitter={jitter!r} is not accepted: use FullJitter(), AddedJitter(...) or NoJitter()"
+        )
 
 
 def _refuse_bad(name: str, value: timedelta) -> None:

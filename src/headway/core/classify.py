@@ -5,9 +5,9 @@ on the exception, so that no driver has to be imported to recognise its errors.
 """
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from headway.core.failure import Diagnosis, Verdict, words
@@ -63,7 +63,7 @@ class Classifier:
     def classify(self, error: BaseException) -> Diagnosis:
         """Give the verdict on an exception, looking through wrappers, causes and groups."""
         if isinstance(error, BaseExceptionGroup):
-            found = [self.classify(member) for member in error.exceptions]
+            found = [self.classify(member) for member in _members(error)]
             return min(found, key=lambda diagnosis: _GRAVEST_FIRST.index(diagnosis.verdict))
         # Types and codes of the whole chain go before the text of any: words are a guess.
         chain = tuple(_chain(error))
@@ -127,8 +127,21 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
         if link is None:
             return
         yield link
-        wrapped = getattr(link, "orig", None)
+        wrapped = _reach(link, "orig")
         link = wrapped if isinstance(wrapped, BaseException) else link.__cause__
+
+
+def _members(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
+    """Give what a group holds, groups within it included, however deep they lie."""
+    members: list[BaseException] = []
+    groups = [group]
+    while groups:
+        for member in groups.pop().exceptions:
+            if isinstance(member, BaseExceptionGroup):
+                groups.append(member)
+            else:
+                members.append(member)
+    return members
 
 
 def _first_match(rules: tuple[Rule, ...], error: BaseException) -> Diagnosis | None:
@@ -168,11 +181,13 @@ def _text(code: Any) -> str | None:
 
 
 def _accepts(rule: Rule, code: Any) -> bool:
-    if isinstance(code, Collection) and not isinstance(code, str):
-        return any(label in rule.codes for label in code)  # error labels come as a set
-    if isinstance(code, str) and code.startswith(rule.classes or ("\0",)):
-        return True
-    return code in rule.codes
+    if isinstance(code, str):
+        return code in rule.codes or code.startswith(rule.classes or ("\0",))
+    if isinstance(code, int):
+        return code in rule.codes
+    if isinstance(code, set | frozenset | list | tuple):  # error labels come as a set
+        return any(isinstance(label, str) and label in rule.codes for label in code)
+    return False
 
 
 def _sqlstate(error: BaseException) -> str | None:
@@ -213,6 +228,6 @@ def _asked_pause(error: BaseException, path: str) -> timedelta | datetime | None
 
     try:
         asked = parsedate_to_datetime(text)
+        return asked.astimezone(UTC) if asked.tzinfo else None
     except (ValueError, OverflowError):
-        return None  # not a time at all: as if it had not been asked
-    return asked if asked.tzinfo else None
+        return None  # not a time at all, or none that exists: as if it had not been asked

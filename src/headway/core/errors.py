@@ -1,11 +1,13 @@
 """The exceptions of Headway.
 
 HeadwayError
+├── AlreadyStoredError        an earlier call with the same token stored the operation
 ├── ConfigurationError        a setting was refused before anything started
 ├── DocumentNotFoundError     a document is expected and not visible yet: try again later
 ├── DuplicateEventError       the operation was done before, by somebody else
 ├── MalformedEventError       these bytes are no event
 ├── OutcomeUnknownError       a commit was sent and nobody could be asked whether it took effect
+├── TransactionEndedError     the body ended the transaction itself
 └── TransactionRolledBackError   the database answered COMMIT with a rollback
 """
 
@@ -14,6 +16,16 @@ from collections.abc import Iterable
 
 class HeadwayError(Exception):
     """Anything that Headway itself raises."""
+
+
+class AlreadyStoredError(HeadwayError):
+    """The operation is stored, by an earlier call with the same token: its sender asked again."""
+
+    def __init__(self, operation_id: str) -> None:
+        self.operation_id = operation_id
+        super().__init__(
+            f"operation {operation_id!r} was stored by an earlier call with the same token"
+        )
 
 
 class ConfigurationError(HeadwayError, ValueError):
@@ -53,13 +65,25 @@ class OutcomeUnknownError(HeadwayError):
     token is safe: it finds the row if it is there.
     """
 
-    def __init__(self, operation_id: str, attempts: int) -> None:
+    def __init__(self, operation_id: str, attempts: int, token: str) -> None:
         self.operation_id = operation_id
         self.attempts = attempts
+        self.token = token
+        """Give it to `run_transaction(..., token=...)` to find out later."""
         super().__init__(
-            f"operation {operation_id!r}: the connection was lost during COMMIT and the database "
-            f"did not answer within {attempts} attempts, so it is unknown whether the operation "
-            "was stored; call again with the same operation id and token to find out"
+            f"operation {operation_id!r}: the connection was lost during COMMIT, and {attempts} "
+            "attempts did not find out whether it was stored; call again later with the same "
+            "operation id and this error's token"
+        )
+
+
+class TransactionEndedError(HeadwayError):
+    """The body committed or rolled back by itself, so run_transaction had nothing to commit."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the body ended the transaction by itself (COMMIT or ROLLBACK): what it committed is "
+            "stored, what it did afterwards may not be; leave both to run_transaction"
         )
 
 

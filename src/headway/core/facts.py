@@ -50,7 +50,8 @@ class CommitResolved:
 
     call: str
     operation_id: str
-    committed: bool
+    committed: bool | None
+    """None: nobody could be asked, or the caller was cancelled; it stays unknown."""
     context: Mapping[str, str] = field(default_factory=dict)
 
 

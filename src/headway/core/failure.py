@@ -74,7 +74,17 @@ class History:
 
 
 def words(error: BaseException) -> str:
+    """Give the message of an exception, whatever its `__str__` does."""
     try:
         return str(error)
     except Exception:  # noqa: BLE001 (an exception that cannot be read must not hide itself)
         return ""
+
+
+def note(error: BaseException, text: str) -> None:
+    """Add a note that the traceback will show; not twice, and never at the price of the error."""
+    try:
+        if text not in getattr(error, "__notes__", ()):
+            error.add_note(text)
+    except Exception:  # noqa: BLE001, S110 (an exception that takes no notes is raised without)
+        pass

@@ -47,7 +47,7 @@ COMMITS_RESOLVED = Metric(
     "headway_commits_resolved_total",
     "counter",
     ("call", "outcome"),
-    "Commits of unknown outcome that were looked up: outcome is committed or not_committed.",
+    "Commits whose answer was lost; outcome: committed, not_committed, or still unknown.",
 )
 
 CATALOGUE = (RETRIES, RECOVERED, GAVE_UP, RETRY_WAIT, COMMITS_RESOLVED)

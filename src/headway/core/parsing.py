@@ -10,6 +10,7 @@ from typing import Any
 from headway.core.errors import ConfigurationError
 
 _Parse = Callable[[str], Any]
+_SHOWN = 80
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +36,13 @@ def read(
                     fields[setting.field] = setting.parse(text)
                 except ValueError as error:
                     raise ConfigurationError(
-                        f"{prefix}{setting.name}={text!r} is not accepted: {error}"
+                        f"{prefix}{setting.name}={_short(text)!r} is not accepted: {error}"
                     ) from None
     return fields
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _SHOWN else text[:_SHOWN] + "..."
 
 
 def whole_number(low: int, high: int) -> _Parse:

@@ -1,6 +1,7 @@
 """One driver's way of running a transaction, for sync and async connections alike."""
 
 from collections.abc import Generator
+from enum import Enum, auto
 from typing import Any, Protocol, TypeVar
 
 T = TypeVar("T")
@@ -13,6 +14,16 @@ driver is sync, the awaited value where it gave an awaitable.
 """
 
 
+class Claim(Enum):
+    """What came of writing the operation row."""
+
+    WRITTEN = auto()
+    OURS = auto()
+    """A row with our token is there."""
+    OTHERS = auto()
+    """A row with another token is there."""
+
+
 class TransactionDriver(Protocol):
     """Begins, marks, commits and closes on one kind of connection. It never retries anything."""
 
@@ -21,7 +32,10 @@ class TransactionDriver(Protocol):
         ...
 
     def session(self, connection: Any) -> Any:
-        """Name the server's side of the connection, so that `fence` can end it later."""
+        """Name the server's side of the connection, so that `fence` can end it later.
+
+        None: there is no far side, so an error is always an answer.
+        """
         ...
 
     def fence(self, connection: Any, session: Any) -> Plan[bool]:
@@ -35,18 +49,18 @@ class TransactionDriver(Protocol):
         """Start the one transaction."""
         ...
 
-    def claim(self, connection: Any, operation_id: str, token: str) -> Plan[str | None]:
-        """Write the operation row inside the transaction.
+    def claim(self, connection: Any, operation_id: str, token: str) -> Plan[Claim]:
+        """Write the operation row inside the transaction, or say whose is there already.
 
-        Answers None when the row was written, or the token of the row that was there before. Waits
-        for, or conflicts with, any other transaction that is writing the same row.
+        Waits for, or conflicts with, any other transaction that is writing the same row.
         """
         ...
 
     def commit(self, connection: Any) -> Plan[None]:
         """Commit; done only after the database has said that it did.
 
-        Raises TransactionRolledBackError where the database answers with a rollback.
+        Raises TransactionRolledBackError where the database answers with a rollback, and
+        TransactionEndedError where there is no transaction to commit.
         """
         ...
 

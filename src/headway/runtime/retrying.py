@@ -18,7 +18,7 @@ from tenacity import DoAttempt, DoSleep, RetryCallState
 from headway.core.action import Action, DeadLetter, RetryLater
 from headway.core.errors import ConfigurationError
 from headway.core.facts import GaveUp, Recovered, RetryScheduled
-from headway.core.failure import Diagnosis, Failure, History
+from headway.core.failure import Diagnosis, Failure, History, note
 from headway.core.policy import RetryPolicy, decide
 from headway.ports.chance import Chance
 from headway.ports.clock import Clock
@@ -54,7 +54,7 @@ class Retrying:
         """Wrap a function or a coroutine function."""
         _refuse_what_cannot_be_retried(function)
         name = self.name or str(getattr(function, "__qualname__", type(function).__qualname__))
-        if _is_async(function):
+        if is_async(function):
             return cast("Callable[P, R]", self._wrap_async(function, name))
 
         @functools.wraps(function)
@@ -183,9 +183,10 @@ class _Attempts(RetryCallState):
                         context=self._context_of_call(),
                     )
                 )
-                error.add_note(
+                note(
+                    error,
                     f"headway gave up at attempt {attempt} of {plan.policy.max_attempts} "
-                    f"({reason}): {diagnosis.because}"
+                    f"({reason}): {diagnosis.because}",
                 )
                 return False
             case parked:
@@ -228,7 +229,8 @@ _TENACITY = tenacity.Retrying(retry=_failed, wait=_delay, stop=tenacity.stop_nev
 _STEPS = (DoAttempt, DoSleep)
 
 
-def _is_async(function: Callable[..., Any]) -> bool:
+def is_async(function: Callable[..., Any]) -> bool:
+    """Say whether calling it gives a coroutine, also through partials and callable objects."""
     return any(map(inspect.iscoroutinefunction, _called(function)))
 
 

@@ -5,23 +5,24 @@ transaction. So when the connection is lost during COMMIT, the next attempt find
 of it: our own row means success, no row means that nothing happened and the body runs again.
 """
 
-import inspect
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from headway.core.errors import (
+    AlreadyStoredError,
     ConfigurationError,
     DuplicateEventError,
     OutcomeUnknownError,
+    TransactionEndedError,
     TransactionRolledBackError,
 )
 from headway.core.facts import CommitResolved
-from headway.core.failure import Verdict
-from headway.ports.transactions import Plan, TransactionDriver
+from headway.core.failure import Verdict, note, words
+from headway.ports.transactions import Claim, Plan, TransactionDriver
 from headway.runtime.plan import follow, follow_async
-from headway.runtime.retrying import Retrying
+from headway.runtime.retrying import Retrying, is_async
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,16 +40,17 @@ class Transaction:
     context: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if not self.operation_id:
+        given: object = self.operation_id
+        if not isinstance(given, str) or not given:
             raise ConfigurationError(
-                "operation_id='' is not accepted: name the operation by something that stays the "
-                "same when it is sent again, such as the event id"
+                f"operation_id={given!r} is not accepted: name the operation by a text "
+                "that stays the same when it is sent again, such as the event id"
             )
 
     def run(self, retrying: Retrying) -> Any:
         """Run it; with a coroutine function for a body, give an awaitable."""
         attempts = _Attempts(self, retrying)
-        if inspect.iscoroutinefunction(self.body):
+        if is_async(self.body):
             return self._run_async(attempts, retrying)
         try:
             return retrying(lambda: follow(attempts.plan()))()
@@ -85,6 +87,7 @@ class _Attempts:
         self._lost: list[Any] = []
         """Sessions whose connection broke: the server may not know yet, and keep their locks."""
         self._count = 0
+        self._claimed = False
 
     def plan(self) -> Plan[Any]:
         """Lay out one attempt as steps, without doing any: sync and async drivers do them."""
@@ -95,9 +98,9 @@ class _Attempts:
         session = driver.session(connection)
         clean = False
         try:
-            value = yield from self._inside(driver, connection)
+            value = yield from self._inside(driver, connection, session)
         except BaseException as error:
-            if self._is_silence(error):
+            if self._is_silence(error, session):
                 self._lost.append(session)
             raise
         else:
@@ -108,19 +111,23 @@ class _Attempts:
 
     def refuse_to_guess(self, error: Exception) -> None:
         """Raise if the last word on a sent COMMIT is still missing."""
-        if self._in_doubt is not None and not isinstance(error, OutcomeUnknownError):
-            raise OutcomeUnknownError(self._transaction.operation_id, self._count) from error
+        if self._in_doubt is not None:
+            self._resolved(committed=None)
+            if not isinstance(error, OutcomeUnknownError):
+                raise self._unknown() from error
 
-    def _inside(self, driver: TransactionDriver, connection: Any) -> Plan[Any]:
+    def _inside(self, driver: TransactionDriver, connection: Any, session: Any) -> Plan[Any]:
         if (yield from self._begin_or_find(driver, connection)):
-            return self._resolved(committed=True)
+            return self._found_done()
         self._resolved(committed=False)
         value = yield self._transaction.body(connection)
         try:
             yield from driver.commit(connection)
         except BaseException as error:
-            if self._is_silence(error):
+            if self._is_silence(error, session):
                 self._in_doubt = _InDoubt(value)
+                if not isinstance(error, Exception):  # cancelled: nobody will ask any more
+                    self._leave_unknown(error)
             raise
         return value
 
@@ -133,15 +140,16 @@ class _Attempts:
                 if (yield transaction.find(connection)):
                     return True
                 if not gone:  # it may still commit, and nothing but an operation row waits for it
-                    raise OutcomeUnknownError(transaction.operation_id, self._count)
+                    raise self._unknown()
             yield from driver.begin(connection, transaction.isolation)
             return False
         yield from driver.begin(connection, transaction.isolation)
-        holder = yield from self._claim(driver, connection)
-        if holder not in (None, transaction.token):
+        claim = yield from self._claim(driver, connection)
+        if claim is Claim.OTHERS:
             self._resolved(committed=False)
             raise DuplicateEventError(transaction.operation_id)
-        return holder is not None
+        self._claimed = self._claimed or claim is Claim.WRITTEN
+        return claim is Claim.OURS
 
     def _fence(self, driver: TransactionDriver, connection: Any) -> Plan[bool]:
         """End the sessions that were lost, and say whether they are surely gone."""
@@ -152,27 +160,46 @@ class _Attempts:
             self._lost.pop()
         return True
 
-    def _claim(self, driver: TransactionDriver, connection: Any) -> Plan[str | None]:
+    def _claim(self, driver: TransactionDriver, connection: Any) -> Plan[Claim]:
         transaction = self._transaction
         try:
             return (
                 yield from driver.claim(connection, transaction.operation_id, transaction.token)
             )
         except Exception as error:
-            if "headway_operations" in str(error):
-                error.add_note(
+            if "headway_operations" in words(error):
+                note(
+                    error,
                     "run_transaction writes its operation row there: make the table once with "
-                    "headway.create_operations_table(connect), or pass find= to use a row of yours"
+                    "headway.create_operations_table(connect), or pass find= to use a row of yours",
                 )
             raise
 
-    def _resolved(self, *, committed: bool) -> Any:
-        transaction, in_doubt = self._transaction, self._in_doubt
-        self._in_doubt = None
+    def _found_done(self) -> Any:
+        """Give the answer of the attempt that turned out done; of an earlier call there is none."""
+        in_doubt = self._in_doubt
         if in_doubt is None:
-            # Nothing was in doubt. If our own row is there all the same, an earlier call with the
-            # same token wrote it, and its answer is gone with it.
-            return None
+            # Written by us in this call, and yet we never said COMMIT: then the body did.
+            if self._claimed:
+                raise TransactionEndedError
+            raise AlreadyStoredError(self._transaction.operation_id)
+        self._resolved(committed=True)
+        return in_doubt.value
+
+    def _leave_unknown(self, error: BaseException) -> None:
+        transaction = self._transaction
+        note(
+            error,
+            f"operation {transaction.operation_id!r} was being committed: whether it is stored is "
+            f"unknown; run_transaction with token={transaction.token!r} finds out",
+        )
+        self._resolved(committed=None)
+
+    def _resolved(self, *, committed: bool | None) -> None:
+        transaction = self._transaction
+        if self._in_doubt is None:
+            return
+        self._in_doubt = None
         self._retrying.observer.tell(
             CommitResolved(
                 call=self._retrying.name or "run_transaction",
@@ -181,11 +208,16 @@ class _Attempts:
                 context=transaction.context,
             )
         )
-        return in_doubt.value
 
-    def _is_silence(self, error: BaseException) -> bool:
+    def _unknown(self) -> OutcomeUnknownError:
+        transaction = self._transaction
+        return OutcomeUnknownError(transaction.operation_id, self._count, transaction.token)
+
+    def _is_silence(self, error: BaseException, session: Any) -> bool:
         """Say whether the database did not answer: what it was asked to do may be done or not."""
-        if isinstance(error, TransactionRolledBackError):
+        if session is None:
+            return False
+        if isinstance(error, TransactionEndedError | TransactionRolledBackError):
             return False
         diagnosis = self._retrying.classify(error)
         return (

@@ -12,6 +12,11 @@ _FOUND = {
     "OC000_TRANSACTION_CONFLICT": "OC000 transaction conflict detected",
     "CONNECTION_ERROR": "Connection error detected",
 }
+_OUTCOMES = {
+    True: "committed",
+    False: "not committed, running it again",
+    None: "perhaps committed, perhaps not: it is unknown",
+}
 _TAKEN = PLAIN | {
     *("timestamp", "level", "logger", "traceback"),  # by the JSON line
     *("call", "error_type", "sqlstate", "code_detail", "is_retryable", "rule", "attempt"),
@@ -38,10 +43,11 @@ class LogObserver:
             case GaveUp():
                 self._gave_up(fact)
             case CommitResolved():
-                self._log.warning(
+                self._log.log(
+                    logging.ERROR if fact.committed is None else logging.WARNING,
                     "Connection lost during COMMIT: operation %s was %s",
                     fact.operation_id,
-                    "committed" if fact.committed else "not committed, running it again",
+                    _OUTCOMES[fact.committed],
                     extra={**_context(fact), "call": fact.call, "committed": fact.committed},
                 )
             case _:

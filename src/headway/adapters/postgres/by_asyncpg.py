@@ -9,13 +9,14 @@ from headway.adapters.postgres.operations import (
     HOLDER,
     MADE_MEANWHILE,
     OPERATIONS_TABLE,
+    check_isolation,
 )
-from headway.core.errors import TransactionRolledBackError
-from headway.ports.transactions import Plan
+from headway.core.errors import TransactionEndedError, TransactionRolledBackError
+from headway.ports.transactions import Claim, Plan
 
 _CLAIM = CLAIM.format("$1", "$2")
-_HOLDER = HOLDER.format("$1")
-_END_SESSION = END_SESSION.format("$1")
+_HOLDER = HOLDER.format("$1", "$2")
+_END_SESSION = END_SESSION.format("$1", "$2")
 _CLOSE_SECONDS = 2.0
 
 
@@ -34,7 +35,7 @@ class AsyncpgDriver:
 
     def fence(self, connection: Any, session: int) -> Plan[bool]:
         try:
-            gone = yield connection.fetchval(_END_SESSION, session)
+            gone = yield connection.fetchval(_END_SESSION, session, self.session(connection))
         except Exception as error:
             if getattr(error, "sqlstate", None) not in CANNOT_END_SESSIONS:
                 raise
@@ -42,17 +43,20 @@ class AsyncpgDriver:
         return bool(gone)
 
     def begin(self, connection: Any, isolation: str | None) -> Plan[None]:
+        check_isolation(isolation)
         yield connection.transaction(isolation=isolation).start()
 
-    def claim(self, connection: Any, operation_id: str, token: str) -> Plan[str | None]:
-        holder = None
-        while holder is None:  # a row that was in the way may be gone by the time it is read
+    def claim(self, connection: Any, operation_id: str, token: str) -> Plan[Claim]:
+        ours = None
+        while ours is None:  # a row that was in the way may be gone by the time it is read
             if (yield connection.fetchval(_CLAIM, operation_id, token)) is not None:
-                return None
-            holder = yield connection.fetchval(_HOLDER, operation_id)
-        return str(holder)
+                return Claim.WRITTEN
+            ours = yield connection.fetchval(_HOLDER, operation_id, token)
+        return Claim.OURS if ours else Claim.OTHERS
 
     def commit(self, connection: Any) -> Plan[None]:
+        if not connection.is_in_transaction():
+            raise TransactionEndedError
         # Transaction.commit() would not tell that the answer was a rollback.
         if (yield connection.execute("COMMIT")) != "COMMIT":
             raise TransactionRolledBackError

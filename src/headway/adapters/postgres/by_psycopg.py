@@ -10,13 +10,18 @@ from headway.adapters.postgres.operations import (
     ISOLATION_LEVELS,
     MADE_MEANWHILE,
     OPERATIONS_TABLE,
+    check_isolation,
 )
-from headway.core.errors import TransactionRolledBackError
-from headway.ports.transactions import Plan
+from headway.core.errors import (
+    ConfigurationError,
+    TransactionEndedError,
+    TransactionRolledBackError,
+)
+from headway.ports.transactions import Claim, Plan
 
 _CLAIM = CLAIM.format("%s", "%s")
-_HOLDER = HOLDER.format("%s")
-_END_SESSION = END_SESSION.format("%s")
+_HOLDER = HOLDER.format("%(operation_id)s", "%(token)s")
+_END_SESSION = END_SESSION.format("%(session)s", "%(own)s")
 
 
 class PsycopgDriver:
@@ -26,9 +31,9 @@ class PsycopgDriver:
     """
 
     def prepare(self, connection: Any) -> Plan[None]:
-        yield connection.set_autocommit(True)
+        yield from _take_over(connection)
         try:
-            yield connection.execute(OPERATIONS_TABLE)
+            yield _cursor(connection).execute(OPERATIONS_TABLE)
         except Exception as error:
             if getattr(error, "sqlstate", None) not in MADE_MEANWHILE:
                 raise
@@ -37,9 +42,10 @@ class PsycopgDriver:
         return int(connection.info.backend_pid)
 
     def fence(self, connection: Any, session: int) -> Plan[bool]:
-        yield connection.set_autocommit(True)
+        yield from _take_over(connection)
+        pids = {"session": session, "own": self.session(connection)}
         try:
-            cursor = yield connection.execute(_END_SESSION, (session,))
+            cursor = yield _cursor(connection).execute(_END_SESSION, pids)
         except Exception as error:
             if getattr(error, "sqlstate", None) not in CANNOT_END_SESSIONS:
                 raise
@@ -47,24 +53,47 @@ class PsycopgDriver:
         return bool((yield cursor.fetchone())[0])
 
     def begin(self, connection: Any, isolation: str | None) -> Plan[None]:
-        yield connection.set_autocommit(True)
+        check_isolation(isolation)
+        yield from _take_over(connection)
         level = f" ISOLATION LEVEL {ISOLATION_LEVELS[isolation]}" if isolation else ""
-        yield connection.execute(f"BEGIN{level}")
+        yield _cursor(connection).execute(f"BEGIN{level}")
 
-    def claim(self, connection: Any, operation_id: str, token: str) -> Plan[str | None]:
+    def claim(self, connection: Any, operation_id: str, token: str) -> Plan[Claim]:
         row = None
         while row is None:  # a row that was in the way may be gone by the time it is read
-            cursor = yield connection.execute(_CLAIM, (operation_id, token))
+            cursor = yield _cursor(connection).execute(_CLAIM, (operation_id, token))
             if (yield cursor.fetchone()) is not None:
-                return None
-            cursor = yield connection.execute(_HOLDER, (operation_id,))
+                return Claim.WRITTEN
+            ids = {"operation_id": operation_id, "token": token}
+            cursor = yield _cursor(connection).execute(_HOLDER, ids)
             row = yield cursor.fetchone()
-        return str(row[0])
+        return Claim.OURS if row[0] else Claim.OTHERS
 
     def commit(self, connection: Any) -> Plan[None]:
-        cursor = yield connection.execute("COMMIT")
+        if not connection.info.transaction_status:  # 0 is idle
+            raise TransactionEndedError
+        cursor = yield _cursor(connection).execute("COMMIT")
         if cursor.statusmessage != "COMMIT":
             raise TransactionRolledBackError
 
     def close(self, connection: Any, *, clean: bool) -> Plan[None]:  # noqa: ARG002 (never waits)
         yield connection.close()
+
+
+def _take_over(connection: Any) -> Plan[None]:
+    if connection.info.transaction_status:
+        raise ConfigurationError(
+            "connect gave a psycopg connection that is inside a transaction already: commit there, "
+            "or connect with autocommit=True"
+        )
+    yield connection.set_autocommit(True)
+
+
+def _cursor(connection: Any) -> Any:
+    """Make a plain cursor: the connection's own factories may give anything."""
+    import psycopg  # noqa: PLC0415 (imported by whoever made the connection, never by us first)
+
+    kind = (
+        psycopg.AsyncCursor if isinstance(connection, psycopg.AsyncConnection) else psycopg.Cursor
+    )
+    return kind(connection, row_factory=psycopg.rows.tuple_row)

@@ -1,5 +1,7 @@
 """The operation table and the statements that all PostgreSQL drivers share."""
 
+from headway.core.errors import ConfigurationError
+
 OPERATIONS_TABLE = """
 create table if not exists headway_operations (
     operation_id text primary key,
@@ -16,15 +18,16 @@ insert into headway_operations (operation_id, token) values ({0}, {1})
 on conflict (operation_id) do nothing returning token
 """
 
-HOLDER = "select token from headway_operations where operation_id = {0}"
+HOLDER = "select token = {1} from headway_operations where operation_id = {0}"
 
-# A session whose COMMIT got lost on the way may sit in its transaction for hours, holding the row
-# we need. Only a session of our own user and database that is inside a transaction is ended; the
-# server waits until it is gone, and says so.
+# A session whose connection got lost on the way may sit in its transaction for hours, holding the
+# row we need. The server ends it, waits until it is gone, and says so. Behind a pooler pids mean
+# nothing, which shows by our own; and what is not surely ours is left alone, and not surely gone.
 END_SESSION = """
-select coalesce(bool_and(pg_terminate_backend(pid, 5000)), true) from pg_stat_activity
-where pid = {0} and usename = current_user and datname = current_database()
-and backend_type = 'client backend' and xact_start is not null
+select case when pg_backend_pid() <> {1} then false else coalesce(
+    (select bool_and(case when usename = session_user and datname = current_database()
+            then pg_terminate_backend(pid, 5000) else false end)
+        from pg_stat_activity where pid = {0}), true) end
 """
 
 CANNOT_END_SESSIONS = {"0A000", "42501", "42703", "42883", "42P01"}
@@ -35,3 +38,11 @@ ISOLATION_LEVELS = {
     "repeatable_read": "REPEATABLE READ",
     "serializable": "SERIALIZABLE",
 }
+
+
+def check_isolation(isolation: str | None) -> None:
+    if isolation is not None and isolation not in ISOLATION_LEVELS:
+        raise ConfigurationError(
+            f"isolation={isolation!r} is not accepted on PostgreSQL: use "
+            f"{', '.join(ISOLATION_LEVELS)}, or None for the database's default"
+        )

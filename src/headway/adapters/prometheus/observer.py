@@ -9,6 +9,8 @@ from headway.core import metrics
 from headway.core.facts import CommitResolved, Fact, GaveUp, Recovered, RetryScheduled
 from headway.core.metrics import Metric
 
+_OUTCOMES = {True: "committed", False: "not_committed", None: "unknown"}
+
 
 class PrometheusObserver:
     """Holds one collector for each metric that facts feed."""
@@ -31,8 +33,7 @@ class PrometheusObserver:
                 error_type = fact.failure.diagnosis.error_type
                 self._gave_up.labels(fact.call, error_type, str(fact.reason)).inc()
             case CommitResolved():
-                outcome = "committed" if fact.committed else "not_committed"
-                self._resolved.labels(fact.call, outcome).inc()
+                self._resolved.labels(fact.call, _OUTCOMES[fact.committed]).inc()
             case _:
                 assert_never(fact)
 

@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from headway.ports.transactions import Plan
+from headway.core.errors import ConfigurationError, TransactionEndedError
+from headway.ports.transactions import Claim, Plan
 
 OPERATIONS_TABLE = """
 create table if not exists headway_operations (
@@ -12,11 +13,12 @@ create table if not exists headway_operations (
 ) without rowid
 """
 
+_MODES = ("deferred", "immediate", "exclusive")
 _CLAIM = """
 insert into headway_operations (operation_id, token) values (?, ?)
 on conflict (operation_id) do nothing
 """
-_HOLDER = "select token from headway_operations where operation_id = ?"
+_HOLDER = "select token = ? from headway_operations where operation_id = ?"
 
 
 class SqliteDriver:
@@ -38,18 +40,30 @@ class SqliteDriver:
         return True
 
     def begin(self, connection: Any, isolation: str | None) -> Plan[None]:
+        mode = isolation or "deferred"
+        if mode not in _MODES:
+            raise ConfigurationError(
+                f"isolation={isolation!r} is not accepted on SQLite: use {', '.join(_MODES)}; "
+                "its transactions are serializable anyway"
+            )
+        if getattr(connection, "autocommit", None) is False:  # since Python 3.12
+            connection.autocommit = True
         connection.isolation_level = None  # no BEGIN behind our back
-        yield connection.execute(f"BEGIN {isolation or 'deferred'}")
+        yield connection.execute(f"BEGIN {mode}")
 
-    def claim(self, connection: Any, operation_id: str, token: str) -> Plan[str | None]:
-        cursor = yield connection.execute(_CLAIM, (operation_id, token))
+    def claim(self, connection: Any, operation_id: str, token: str) -> Plan[Claim]:
+        cursor = connection.cursor()
+        cursor.row_factory = None  # the connection's own may give anything
+        yield cursor.execute(_CLAIM, (operation_id, token))
         if cursor.rowcount:
-            return None
+            return Claim.WRITTEN
         # The claim holds the write lock, so the row that was in the way is still there.
-        row = yield connection.execute(_HOLDER, (operation_id,)).fetchone()
-        return str(row[0])
+        row = yield cursor.execute(_HOLDER, (token, operation_id)).fetchone()
+        return Claim.OURS if row[0] else Claim.OTHERS
 
     def commit(self, connection: Any) -> Plan[None]:
+        if not connection.in_transaction:
+            raise TransactionEndedError
         yield connection.execute("COMMIT")
 
     def close(self, connection: Any, *, clean: bool) -> Plan[None]:  # noqa: ARG002 (never waits)

@@ -8,8 +8,7 @@ import typer
 
 from headway import ConfigurationError
 from headway.apps.cli import config, demo, ledger
-
-CANNOT_GO_ON = 2
+from headway.apps.cli.codes import CANNOT_GO_ON
 
 app = typer.Typer(
     name="headway",
@@ -17,6 +16,8 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
+    # The framed help shows a flag with <bool> behind it, as if it took a value.
+    rich_markup_mode=None,
 )
 app.add_typer(config.app, name="config")
 app.add_typer(demo.app, name="demo")

@@ -1,6 +1,7 @@
 """`headway demo`: see it work, without any server installed."""
 
 import json
+import shutil
 import signal
 import sys
 import textwrap
@@ -8,11 +9,16 @@ from typing import Annotated
 
 import typer
 
+from headway.apps.cli.codes import CANNOT_GO_ON, NOT_AS_PROMISED
 from headway.assembly.settings import environment
 
 app = typer.Typer(help="Demonstrations that need no server.", invoke_without_command=True)
 
 _SERVE = (sys.executable, "-m", "headway.apps.cli", "ledger", "serve")
+_NEXT = """Next:
+  headway ledger serve: run it yourself
+  docs/how-to/run-the-ledger.md: its answers and settings"""
+_WIDEST = 78
 
 
 @app.callback()
@@ -25,25 +31,26 @@ def demo(context: typer.Context) -> None:
 @app.command()
 def ledger(
     database: Annotated[
-        str | None, typer.Option(help="postgresql://... instead of a SQLite file.")
+        str | None,
+        typer.Option(metavar="URL", help="postgresql://... instead of a SQLite file."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Figures for machines.")] = False,
 ) -> None:
     """Send events in parallel to a real server, with retry off and on, and prove the books.
 
-    Exit code 0: the books were exact in every run, and with retry every event was stored.
+    Exit code 0: the books were exact in every run, and with retry every event was stored; 1: they
+    were not; 2: it could not start.
     """
     from headway.apps.cli import figures  # noqa: PLC0415 (a fast start of the other commands)
     from headway.systems.ledger.demo import ServerDidNotStartError, events_in_all, play  # noqa: PLC0415
 
-    # So that the servers are ended on the way out, as they are after Ctrl-C.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    _end_servers_on_the_way_out()
     with figures.progress(events_in_all(), "starting servers", quiet=as_json) as tick:
         try:
             acts = play(_SERVE, environment(), database=database, on_act=tick.say, on_answer=tick)
         except ServerDidNotStartError as error:
             typer.echo(f"headway: {error}", err=True)
-            raise typer.Exit(1) from None
+            raise typer.Exit(CANNOT_GO_ON) from None
     shortcomings = [
         f"{act.load}, retry {act.retry}: {act.shortcoming}" for act in acts if act.shortcoming
     ]
@@ -56,7 +63,15 @@ def ledger(
     else:
         figures.show(["load", "retry"], [((act.load, act.retry), act.report) for act in acts])
         typer.echo("\n" + _explained(shortcomings, acts[-1].report.at_once_rate))
-    raise typer.Exit(1 if shortcomings else 0)
+        typer.echo(f"\n{_NEXT}")
+    raise typer.Exit(NOT_AS_PROMISED if shortcomings else 0)
+
+
+def _end_servers_on_the_way_out() -> None:
+    """Take the order to stop, and the end of the terminal, as Ctrl-C is taken."""
+    for order in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(order) != signal.SIG_IGN:  # as under nohup
+            signal.signal(order, lambda number, _: sys.exit(128 + number))
 
 
 def _explained(shortcomings: list[str], at_once: float) -> str:
@@ -69,4 +84,4 @@ def _explained(shortcomings: list[str], at_once: float) -> str:
         f"all. Of the last load {at_once:.1%} were stored at the first send.{later} Exact means: "
         "every answer agrees with the database, and every sum with its events, to the cent."
     )
-    return textwrap.fill(text, width=78)
+    return textwrap.fill(text, min(_WIDEST, shutil.get_terminal_size().columns - 1))

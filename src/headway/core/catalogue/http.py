@@ -15,9 +15,9 @@ _STATUS = ("response.status_code", "status", "code")
 _ASK_AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504})
 
 RULES = (
-    *(
+    *(  # the same twice: where the headers stand depends on the library
         Rule(
-            name=f"http.busy_{headers.replace('.', '_')}",
+            name=name,
             verdict=Verdict.TRANSIENT,
             error_type="HTTP_UNAVAILABLE",
             types=types,
@@ -25,12 +25,14 @@ RULES = (
             codes=_ASK_AGAIN,
             retry_after=headers,
         )
-        for headers, types in (
+        for name, headers, types in (
             (
+                "http.unavailable",
                 "response.headers",
                 frozenset({"httpx.HTTPStatusError", "requests.exceptions.HTTPError"}),
             ),
             (
+                "http.unavailable_2",
                 "headers",
                 frozenset(
                     {"aiohttp.client_exceptions.ClientResponseError", "urllib.error.HTTPError"}

@@ -125,6 +125,14 @@ RULES = (
         codes=_NO_CODE,
         text=("",),
     ),
+    # asyncpg's own words for a connection that broke between two of its steps.
+    Rule(
+        name="postgresql.broken_off",
+        verdict=Verdict.TRANSIENT,
+        error_type="CONNECTION_ERROR",
+        types=frozenset({"asyncpg.exceptions._base.InternalClientError"}),
+        text=("cannot switch to state",),
+    ),
     Rule(
         name="postgresql.closed",
         verdict=Verdict.TRANSIENT,

@@ -31,6 +31,7 @@ OWN = (
         types=frozenset(
             {
                 "headway.core.errors.ConfigurationError",
+                "headway.core.errors.TransactionEndedError",
                 "headway.core.errors.TransactionRolledBackError",
             }
         ),
@@ -57,6 +58,12 @@ RULES = (
         verdict=Verdict.PERMANENT,
         error_type="CERTIFICATE_ERROR",
         types=frozenset({"ssl.SSLCertVerificationError"}),
+    ),
+    Rule(
+        name="python.cancelled",
+        verdict=Verdict.PERMANENT,
+        error_type="CANCELLED",
+        types=frozenset({"concurrent.futures._base.CancelledError"}),
     ),
     Rule(
         name="python.connection",

@@ -8,6 +8,7 @@ import msgspec
 
 from headway import HeadwayError
 from headway.systems.ledger.events import Event
+from headway.systems.ledger.wording import in_plain_words
 
 T = TypeVar("T")
 
@@ -71,5 +72,5 @@ def _refusal(message: str, at: str) -> RefusedEventError:
     named = _NAMED_FIELD.search(message)
     parts = (at, path[1] if path else "", named[1] if named else "")
     field = ".".join(part for part in parts if part)
-    what = _PATH.sub("", message)
+    what = in_plain_words(_PATH.sub("", message))
     return RefusedEventError(field[:_LONGEST_MESSAGE] or "body", what)

@@ -119,16 +119,19 @@ def _loads() -> Sequence[tuple[str, int, Callable[[], LoadPlan]]]:
 def _server(
     serve: Sequence[str], environment: Mapping[str, str], database: str, log: Path
 ) -> Iterator[str]:
-    """Run a server process as long as the block lasts, and give its URL."""
+    """Run a server process as long as the block lasts, and give its URL.
+
+    It holds the other end of a pipe of ours, so it stops even if we are killed in the block.
+    """
     port = free_port()
     url = f"http://127.0.0.1:{port}"
     # The URL may hold a password, and everybody on the machine can read a command line.
     settings = {**environment, "LEDGER_DATABASE_URL": database, "LEDGER_PORT": str(port)}
     with log.open("wb") as output:
         process = subprocess.Popen(  # noqa: S603 (our own command)
-            [*serve, "--host", "127.0.0.1"],
+            [*serve, "--host", "127.0.0.1", "--as-long-as-stdin"],
             env=settings,
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE,
             stdout=output,
             stderr=subprocess.STDOUT,
         )
@@ -142,6 +145,8 @@ def _server(
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+        if process.stdin:
+            process.stdin.close()
 
 
 def _wait_until_ready(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
@@ -153,5 +158,6 @@ def _wait_until_ready(url: str, process: subprocess.Popen[bytes], log: Path) -> 
                 return
         if process.poll() is not None or clock.now() > deadline:
             said = log.read_text(errors="replace").splitlines() or ["nothing"]
-            raise ServerDidNotStartError(f"the demo's server did not start. It said: {said[-1]}")
+            last = said[-1].removeprefix("headway: ")
+            raise ServerDidNotStartError(f"the demo's server did not start. It said: {last}")
         clock.sleep(_LOOK_AGAIN)

@@ -7,18 +7,19 @@ from http import HTTPStatus
 from typing import Annotated, Any, TypeVar
 
 import msgspec
-from fastapi import FastAPI, Query, Request, Response
+from fastapi import FastAPI, Path, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse
+from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse, RedirectResponse
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.exceptions import HTTPException
 
 from headway.systems.ledger import answers, openapi
 from headway.systems.ledger.answers import Answer
-from headway.systems.ledger.events import IDENTIFIER
+from headway.systems.ledger.events import IDENTIFIER, IDENTIFIER_IN_WORDS
 from headway.systems.ledger.exposition import exposition
 from headway.systems.ledger.intake import Intake
 from headway.systems.ledger.metrics import LedgerMetrics
+from headway.systems.ledger.page import page
 from headway.systems.ledger.reception import Reception
 from headway.systems.ledger.request import UnacceptableRequestError, idempotency_key, read_body
 from headway.systems.ledger.rows import totals_from
@@ -30,8 +31,22 @@ T = TypeVar("T")
 _PAGE = 1000
 _HEALTH_SECONDS = 3.0
 
-After = Annotated[str, Query(pattern=r"^[A-Za-z0-9._:-]{0,128}\z")]
-Limit = Annotated[int, Query(ge=1, le=_PAGE)]
+After = Annotated[
+    str,
+    Query(
+        pattern=r"^[A-Za-z0-9._:-]{0,128}\z",
+        description="The last id of the page before; left out: from the beginning.",
+    ),
+]
+Limit = Annotated[
+    int, Query(ge=1, le=_PAGE, description=f"How many at most, 1 to {_PAGE}; left out: 100.")
+]
+Id = Annotated[str, Path(description=f"The id, of {IDENTIFIER_IN_WORDS}")]
+
+_QUERIES = {
+    "after": f"use an id, {IDENTIFIER_IN_WORDS}, or nothing",
+    "limit": f"use a whole number from 1 to {_PAGE}",
+}
 
 
 def create_app(store: Store, settings: LedgerSettings, metrics: LedgerMetrics) -> FastAPI:
@@ -91,16 +106,16 @@ def _add_reading(app: FastAPI, store: Store, settings: LedgerSettings) -> None:
             raise HTTPException(HTTPStatus.NOT_FOUND, "there is none with this id")
         return JSONResponse(tell(found))
 
-    @app.get("/api/v1/events")
+    @app.get("/api/v1/events", responses=openapi.EVENTS_LISTED)
     async def list_events(after: After = "", limit: Limit = 100) -> Response:
-        """List stored events by id, those behind `after`."""
+        """List stored events by id, those behind `after`, as in `?after=pay-0001&limit=50`."""
         return await asked(
             lambda: store.events_after(after, limit),
             lambda rows: {"events": [dict(row) for row in rows]},
         )
 
-    @app.get("/api/v1/events/{event_id}")
-    async def show_event(event_id: str) -> Response:
+    @app.get("/api/v1/events/{event_id}", responses=openapi.EVENT_SHOWN)
+    async def show_event(event_id: Id) -> Response:
         """Show one event as it was stored."""
         _known_shape(event_id)
         return await asked(
@@ -112,16 +127,16 @@ def _add_reading(app: FastAPI, store: Store, settings: LedgerSettings) -> None:
             ),
         )
 
-    @app.get("/api/v1/entities")
+    @app.get("/api/v1/entities", responses=openapi.ENTITIES_LISTED)
     async def list_entities(after: After = "", limit: Limit = 100) -> Response:
-        """List cars and loans by id, those behind `after`."""
+        """List cars and loans by id, those behind `after`, as events are listed."""
         return await asked(
             lambda: store.entities_after(after, limit),
             lambda entities: {"entities": [entity.described() for entity in entities]},
         )
 
-    @app.get("/api/v1/entities/{entity_id}")
-    async def show_entity(entity_id: str) -> Response:
+    @app.get("/api/v1/entities/{entity_id}", responses=openapi.ENTITY_SHOWN)
+    async def show_entity(entity_id: Id) -> Response:
         """Show one car or loan as the events have made it."""
         _known_shape(entity_id)
         return await asked(
@@ -129,14 +144,14 @@ def _add_reading(app: FastAPI, store: Store, settings: LedgerSettings) -> None:
             lambda entity: entity.described() if entity else None,
         )
 
-    @app.get("/api/v1/totals")
+    @app.get("/api/v1/totals", responses=openapi.TOTALS_SHOWN)
     async def show_totals() -> Response:
         """Set the sums of all events beside the sums of all entities; they must be the same."""
         return await asked(store.totals, totals_from)
 
 
 def _add_watching(app: FastAPI, store: Store, metrics: LedgerMetrics) -> None:
-    @app.get("/health")
+    @app.get("/health", responses=openapi.HEALTH)
     async def health() -> Response:
         """Say whether the database answers."""
         try:
@@ -149,7 +164,7 @@ def _add_watching(app: FastAPI, store: Store, metrics: LedgerMetrics) -> None:
             )
         return JSONResponse({"status": "well"})
 
-    @app.get("/metrics")
+    @app.get("/metrics", responses=openapi.METRICS, response_class=PlainTextResponse)
     async def show_metrics() -> Response:
         """Give the counters of all processes of this service, for Prometheus."""
         return Response(exposition(metrics.registry), media_type=CONTENT_TYPE_LATEST)
@@ -159,8 +174,8 @@ def _add_pages(app: FastAPI) -> None:
     app.openapi = lambda: openapi.described(app)  # type: ignore[method-assign]
 
     @app.get("/docs", include_in_schema=False)
-    async def docs() -> Response:
-        return HTMLResponse(openapi.page(app.openapi()))
+    async def docs(request: Request) -> Response:
+        return HTMLResponse(page(app.openapi(), str(request.base_url)))
 
     @app.get("/", include_in_schema=False)
     async def home() -> Response:
@@ -177,7 +192,8 @@ def _add_refusals(app: FastAPI) -> None:
     @app.exception_handler(RequestValidationError)
     async def not_understood(_request: Request, error: RequestValidationError) -> Response:
         first = error.errors()[0]
-        return respond(answers.refused(str(first["msg"]), field=str(first["loc"][-1])))
+        field = str(first["loc"][-1])
+        return respond(answers.refused(_QUERIES.get(field, str(first["msg"])), field=field))
 
     @app.exception_handler(Exception)
     async def broken(_request: Request, _error: Exception) -> Response:

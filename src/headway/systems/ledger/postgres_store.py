@@ -6,7 +6,7 @@ from typing import Any
 
 import asyncpg
 
-from headway import create_operations_table, retry_on_oc000, run_transaction
+from headway import AlreadyStoredError, create_operations_table, retry_on_oc000, run_transaction
 from headway.ports.observer import Observer
 from headway.systems.ledger import rows
 from headway.systems.ledger.decoding import RefusedEventError
@@ -81,25 +81,27 @@ class PostgresStore:
         context: Mapping[str, str],
         observer: Observer,
     ) -> bool:
-        async def body(connection: Any) -> bool:
+        async def body(connection: Any) -> None:
             row = await connection.fetchrow(_ENTITY, event.entity_id)
             after = apply(rows.entity_from(row), event)
             await connection.execute(_WRITE, *rows.event_row(event, token), *rows.entity_row(after))
-            return True
 
-        stored: bool | None = await run_transaction(
-            self._connect,
-            body,
-            operation_id=event.event_id,
-            token=token,
-            isolation="serializable",
-            stop_after=attempts,
-            name="store_event",
-            context=context,
-            expected=RefusedEventError,
-            observer=observer,
-        )
-        return stored is True
+        try:
+            await run_transaction(
+                self._connect,
+                body,
+                operation_id=event.event_id,
+                token=token,
+                isolation="serializable",
+                stop_after=attempts,
+                name="store_event",
+                context=context,
+                expected=RefusedEventError,
+                observer=observer,
+            )
+        except AlreadyStoredError:
+            return False
+        return True
 
     async def find_event(self, event_id: str) -> rows.StoredEvent | None:
         found = await self._read(rows.STORED_EVENT.format("$1"), event_id)

@@ -4,10 +4,14 @@ import asyncio
 import contextlib
 import logging
 import os
+import signal
 import socket
 import sys
 import tempfile
+import threading
+from collections.abc import Iterator
 from functools import partial
+from urllib.parse import urlsplit
 
 import uvicorn
 from fastapi import FastAPI
@@ -25,8 +29,19 @@ from headway.systems.ledger.settings import LedgerSettings, masked
 log = logging.getLogger("headway.ledger")
 
 
-def serve(settings: LedgerSettings, *, workers: int = 1) -> None:
-    """Serve until told to stop; requests begun before that are answered first."""
+def serve(
+    settings: LedgerSettings, *, workers: int = 1, as_long_as_open: int | None = None
+) -> None:
+    """Serve until told to stop; requests begun before that are answered first.
+
+    `as_long_as_open` is a file descriptor that nobody writes to: when its other end is closed, be
+    it by the death of the process that held it, that is an order to stop.
+    """
+    # By default SIGTERM ends Python on the spot, with its folders left behind: before uvicorn has
+    # its own handlers, and again when it raises the signal anew after its shutdown.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    if as_long_as_open is not None:
+        threading.Thread(target=_stop_when_closed, args=(as_long_as_open,), daemon=True).start()
     _write_logs()
     with contextlib.ExitStack() as stack:
         if workers > 1:
@@ -64,15 +79,44 @@ def application(settings: LedgerSettings) -> FastAPI:
 async def _try_out(settings: LedgerSettings) -> None:
     """Open the store once before anything is started, so that its faults are said plainly."""
     try:
-        async with open_store(settings).opened():
-            pass
+        with _without_logs():
+            async with open_store(settings).opened():
+                pass
     except ConfigurationError:
         raise
     except Exception as error:
+        said = " ".join(str(error).split())
         raise ConfigurationError(
             f"LEDGER_DATABASE_URL={masked(settings.database_url)!r} cannot be used: "
-            f"{type(error).__name__}: {error}"
+            f"{type(error).__name__}: {said}; {_cure(settings)}"
         ) from error
+
+
+def _cure(settings: LedgerSettings) -> str:
+    if settings.sqlite_path is not None:
+        return "is it a file of SQLite, and may you write to it and to its folder?"
+    name = urlsplit(settings.database_url).path.removeprefix("/") or "NAME"
+    return (
+        f"is the server running there, does the database exist (createdb {name}), and may this "
+        "user enter it?"
+    )
+
+
+@contextlib.contextmanager
+def _without_logs() -> Iterator[None]:
+    """Say nothing of single attempts: what they come to is said in one line."""
+    logging.disable(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logging.disable(logging.NOTSET)
+
+
+def _stop_when_closed(descriptor: int) -> None:
+    # Not by sys.stdin: its lock, held by a thread that waits, would break the end of Python.
+    while os.read(descriptor, 1024):
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _listen(settings: LedgerSettings) -> socket.socket:

@@ -13,7 +13,12 @@ from headway.core.parsing import Setting, read, whole_number
 PREFIX = "LEDGER_"
 _DATABASE_URL = f"{PREFIX}DATABASE_URL"
 _HIDDEN = "***"
-_PASSWORD_PARAMETER = re.compile(r"((?:ssl)?pass\w*=)[^&]*", re.IGNORECASE)
+_WELL_FORMED = re.compile(
+    r"(?P<scheme>[a-z]+)://"
+    r"(?:(?P<user>[\w.-]+)(?P<password>:[^@/?#\s]*)?@)?"
+    r"(?P<place>[\w.\-]+(?::\d+)?(?:/[\w.-]*)?)"
+    r"(?P<query>\?.*)?"
+)
 
 
 def _status(text: str) -> int:
@@ -67,20 +72,25 @@ class LedgerSettings:
     def in_force(self) -> dict[str, str]:
         """Give every setting under its outward name, without secrets."""
         return {
-            PREFIX + setting.name: masked(str(getattr(self, setting.field))) for setting in SETTINGS
+            PREFIX + setting.name: masked(value) if setting.field == "database_url" else value
+            for setting in SETTINGS
+            if (value := str(getattr(self, setting.field)))
         }
 
 
 def masked(url: str) -> str:
-    """Hide the password of a URL, even of a broken one; any other text stays as it is."""
-    scheme, marker, rest = url.partition("://")
-    if not marker:
+    """Show where a database is, and not how to get in; of a URL that is not well formed, nothing.
+
+    In a broken one, anything may be the password.
+    """
+    if url.startswith("sqlite:"):
         return url
-    rest = _PASSWORD_PARAMETER.sub(rf"\1{_HIDDEN}", rest)
-    # The last @ counts: a password that was not encoded may hold any sign, also @, / and #.
-    login, at, place = rest.rpartition("@")
-    user, colon, _ = login.partition(":")
-    return f"{scheme}://{user}{colon and f':{_HIDDEN}'}{at}{place}"
+    parts = _WELL_FORMED.fullmatch(url)
+    if parts is None:
+        return _HIDDEN
+    login = f"{parts['user']}:{_HIDDEN}@" if parts["password"] else f"{parts['user'] or ''}@"
+    query = f"?{_HIDDEN}" if parts["query"] else ""
+    return f"{parts['scheme']}://{login.removeprefix('@')}{parts['place']}{query}"
 
 
 def _checked(url: str) -> None:

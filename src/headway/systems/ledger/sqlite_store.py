@@ -8,7 +8,13 @@ from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import Any, TypeVar
 
-from headway import ConfigurationError, create_operations_table, retry_on_oc000, run_transaction
+from headway import (
+    AlreadyStoredError,
+    ConfigurationError,
+    create_operations_table,
+    retry_on_oc000,
+    run_transaction,
+)
 from headway.ports.observer import Observer
 from headway.systems.ledger import rows
 from headway.systems.ledger.decoding import RefusedEventError
@@ -78,26 +84,28 @@ class SqliteStore:
         context: Mapping[str, str],
         observer: Observer,
     ) -> bool:
-        def body(connection: sqlite3.Connection) -> bool:
+        def body(connection: sqlite3.Connection) -> None:
             row = connection.execute(_ENTITY, (event.entity_id,)).fetchone()
             after = apply(rows.entity_from(row), event)
             connection.execute(_ADD_EVENT, rows.event_row(event, token))
             connection.execute(_PUT_ENTITY, rows.entity_row(after))
-            return True
 
         def store() -> bool:
-            stored: bool | None = run_transaction(
-                self._connect,
-                body,
-                operation_id=event.event_id,
-                token=token,
-                stop_after=attempts,
-                name="store_event",
-                context=context,
-                expected=RefusedEventError,
-                observer=observer,
-            )
-            return stored is True
+            try:
+                run_transaction(
+                    self._connect,
+                    body,
+                    operation_id=event.event_id,
+                    token=token,
+                    stop_after=attempts,
+                    name="store_event",
+                    context=context,
+                    expected=RefusedEventError,
+                    observer=observer,
+                )
+            except AlreadyStoredError:
+                return False
+            return True
 
         return await self._in_thread(store)
 

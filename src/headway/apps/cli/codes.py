@@ -1,0 +1,7 @@
+"""What the exit codes mean."""
+
+NOT_AS_PROMISED = 1
+CANNOT_GO_ON = 2
+"""A setting or an option has to be mended first."""
+INTERRUPTED = 130
+"""Ctrl-C, as shells say it: 128 and the number of the signal."""
