@@ -102,8 +102,10 @@ async def a_ledger(
     store = open_store(used)
     app = create_app(store, used, LedgerMetrics(CollectorRegistry()))
     transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+    direct = open_store(LedgerSettings(database_url=behind or database))
+    await direct.prepare()
     async with (
-        open_store(LedgerSettings(database_url=behind or database)).opened(),
+        direct.opened(),
         httpx.AsyncClient(transport=transport, base_url="http://ledger") as http,
     ):
         yield Ledger(http, behind or database)

@@ -10,12 +10,16 @@ from pathlib import Path
 
 import httpx
 import pytest
+from prometheus_client import CollectorRegistry
 
+from headway.systems.ledger.front_door import create_app
 from headway.systems.ledger.load.plan import hot_run
 from headway.systems.ledger.load.proof import faults
 from headway.systems.ledger.load.sending import Senders
+from headway.systems.ledger.metrics import LedgerMetrics
 from headway.systems.ledger.opening import open_store
 from headway.systems.ledger.settings import LedgerSettings
+from headway.testing.proxy import Proxy
 from headway.testing.servers import PostgreSQL
 from headway.testing.servers.loopback import free_port
 from headway.testing.servers.process import wait_until
@@ -37,11 +41,39 @@ def test_two_servers_may_start_at_once_on_an_empty_database(database: str, tmp_p
 
 
 async def test_many_may_make_the_tables_at_once(database: str) -> None:
-    async def open_once() -> None:
-        async with open_store(LedgerSettings(database_url=database)).opened():
-            pass
+    settings = LedgerSettings(database_url=database)
+    await asyncio.gather(*(open_store(settings).prepare() for _ in range(12)))
 
-    await asyncio.gather(*(open_once() for _ in range(12)))
+
+async def test_a_worker_that_starts_while_the_database_is_away_waits_for_it(
+    postgres_server: PostgreSQL, postgres_database: str
+) -> None:
+    with Proxy(*postgres_server.address) as proxy:
+        settings = LedgerSettings(database_url=proxy.through(postgres_database))
+        await open_store(settings).prepare()
+        proxy.refuse()
+        app = create_app(open_store(settings), settings, LedgerMetrics(CollectorRegistry()))
+        transport = httpx.ASGITransport(app)
+        async with (
+            app.router.lifespan_context(app),
+            httpx.AsyncClient(transport=transport, base_url="http://ledger") as http,
+        ):
+            assert (await http.get("/health")).status_code == 503
+            proxy.heal()
+            assert (await http.get("/health")).status_code == 200
+
+
+def test_a_client_that_never_ends_its_body_does_not_keep_the_server(
+    sqlite_database: str, tmp_path: Path
+) -> None:
+    with a_server(tmp_path, sqlite_database) as server:
+        host, _, port = server.url.removeprefix("http://").partition(":")
+        with socket.create_connection((host, int(port))) as client:
+            client.sendall(
+                b"POST /api/v1/events HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{"
+            )
+            assert httpx.get(server.url + "/health").status_code == 200
+            assert server.process.end(signal.SIGTERM, timedelta(seconds=40))
 
 
 def test_the_metrics_of_all_workers_are_one(sqlite_database: str, tmp_path: Path) -> None:

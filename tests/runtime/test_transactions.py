@@ -363,3 +363,15 @@ def test_a_connection_that_does_not_close_changes_nothing(
     assert run_transaction(connect, lambda _: "done", operation_id="a", observer=recorder) == "done"
     assert recorder.facts == []
     assert "a connection did not close" in caplog.text
+
+
+async def test_many_may_make_the_operations_table_at_once(postgres_database: str) -> None:
+    connect = {
+        "asyncpg": lambda: asyncpg.connect(postgres_database),
+        "psycopg": lambda: psycopg.AsyncConnection.connect(postgres_database),
+    }
+    for _ in range(5):
+        await asyncio.gather(*(create_operations_table(connect[n]) for n in [*connect] * 10))
+        connection = await asyncpg.connect(postgres_database)
+        await connection.execute("drop table headway_operations")
+        await connection.close()

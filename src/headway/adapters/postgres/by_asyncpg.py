@@ -24,11 +24,14 @@ class AsyncpgDriver:
     """Uses asyncpg's own Transaction, so that a body may nest `connection.transaction()`."""
 
     def prepare(self, connection: Any) -> Plan[None]:
-        try:
-            yield connection.execute(OPERATIONS_TABLE)
-        except Exception as error:
-            if getattr(error, "sqlstate", None) not in MADE_MEANWHILE:
-                raise
+        made = False
+        while not made:
+            try:
+                yield connection.execute(OPERATIONS_TABLE)
+                made = True
+            except Exception as error:
+                if getattr(error, "sqlstate", None) not in MADE_MEANWHILE:
+                    raise
 
     def session(self, connection: Any) -> int:
         return int(connection.get_server_pid())

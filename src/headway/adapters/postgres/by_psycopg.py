@@ -32,11 +32,14 @@ class PsycopgDriver:
 
     def prepare(self, connection: Any) -> Plan[None]:
         yield from _take_over(connection)
-        try:
-            yield _cursor(connection).execute(OPERATIONS_TABLE)
-        except Exception as error:
-            if getattr(error, "sqlstate", None) not in MADE_MEANWHILE:
-                raise
+        made = False
+        while not made:
+            try:
+                yield _cursor(connection).execute(OPERATIONS_TABLE)
+                made = True
+            except Exception as error:
+                if getattr(error, "sqlstate", None) not in MADE_MEANWHILE:
+                    raise
 
     def session(self, connection: Any) -> int:
         return int(connection.info.backend_pid)

@@ -10,8 +10,11 @@ create table if not exists headway_operations (
 )
 """
 
-MADE_MEANWHILE = {"23505", "42P07"}
-"""`if not exists` does not keep two sessions from making the same table at the same moment."""
+MADE_MEANWHILE = {"23505", "42710", "42P07"}
+"""`if not exists` does not keep two sessions from making the same table at the same moment.
+
+Who loses asks again: only then is the table surely there.
+"""
 
 CLAIM = """
 insert into headway_operations (operation_id, token) values ({0}, {1})

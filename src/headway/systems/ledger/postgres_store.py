@@ -66,11 +66,13 @@ class PostgresStore:
     def __init__(self, url: str) -> None:
         self._url = url
 
+    async def prepare(self) -> None:
+        await self._make_tables()
+        await create_operations_table(self._connect)
+
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[None]:
-        await self._prepare()
-        await create_operations_table(self._connect)
-        yield
+        yield  # every call connects by itself
 
     async def append(
         self,
@@ -141,7 +143,7 @@ class PostgresStore:
         )
 
     @retry_on_oc000()
-    async def _prepare(self) -> None:
+    async def _make_tables(self) -> None:
         async with self._connected() as connection:
             await connection.execute(_SCHEMA)
 

@@ -28,6 +28,9 @@ from headway.systems.ledger.settings import LedgerSettings, masked
 
 log = logging.getLogger("headway.ledger")
 
+# A client that sends its body for ever must not keep the service from stopping.
+_LAST_REQUESTS_SECONDS = 20
+
 
 def serve(
     settings: LedgerSettings, *, workers: int = 1, as_long_as_open: int | None = None
@@ -63,6 +66,7 @@ def serve(
             workers=workers,
             log_config=None,
             access_log=False,
+            timeout_graceful_shutdown=_LAST_REQUESTS_SECONDS,
         )
         if workers > 1:
             Multiprocess(config, sockets=[listener]).run()
@@ -77,11 +81,10 @@ def application(settings: LedgerSettings) -> FastAPI:
 
 
 async def _try_out(settings: LedgerSettings) -> None:
-    """Open the store once before anything is started, so that its faults are said plainly."""
+    """Prepare the store before anything is started, so that its faults are said plainly."""
     try:
         with _without_logs():
-            async with open_store(settings).opened():
-                pass
+            await open_store(settings).prepare()
     except ConfigurationError:
         raise
     except Exception as error:

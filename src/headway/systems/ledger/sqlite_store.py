@@ -62,17 +62,20 @@ class SqliteStore:
         self._path = path
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="ledger")
 
-    @asynccontextmanager
-    async def opened(self) -> AsyncIterator[None]:
+    async def prepare(self) -> None:
         if not self._path.absolute().parent.is_dir():
             raise ConfigurationError(
                 f"LEDGER_DATABASE_URL names the file {str(self._path)!r} in a folder that does not "
                 "exist: make the folder, or name another"
             )
+        await self._in_thread(self._make_tables)
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncIterator[None]:
         # When the last connection closes, SQLite folds its log into the file and turns everybody
-        # away meanwhile; one that stays open spares every event this.
+        # away meanwhile; one that stays open spares every event this. It must have read something.
         with closing(await self._in_thread(lambda: self._connect(_START_SECONDS))) as connection:
-            await self._in_thread(lambda: self._prepare(connection))
+            await self._in_thread(connection.execute("pragma schema_version").fetchall)
             yield
 
     async def append(
@@ -142,9 +145,10 @@ class SqliteStore:
         return connection
 
     @retry_on_oc000()
-    def _prepare(self, connection: sqlite3.Connection) -> None:
-        connection.execute("pragma journal_mode = wal")
-        connection.executescript(_SCHEMA)
+    def _make_tables(self) -> None:
+        with closing(self._connect(_START_SECONDS)) as connection:
+            connection.execute("pragma journal_mode = wal")
+            connection.executescript(_SCHEMA)
         create_operations_table(lambda: self._connect(_START_SECONDS))
 
     async def _in_thread(self, work: Callable[[], T]) -> T:

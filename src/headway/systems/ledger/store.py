@@ -15,10 +15,14 @@ Row = Mapping[str, Any]
 class Store(Protocol):
     """Keeps events and entities. Nothing of an event is kept unless all of it is."""
 
-    def opened(self) -> AbstractAsyncContextManager[None]:
-        """Make the tables unless they are there, and hold the store open for the block.
+    async def prepare(self) -> None:
+        """Make the tables unless they are there; several processes may do so at once."""
+        ...
 
-        Several processes may do so at once.
+    def opened(self) -> AbstractAsyncContextManager[None]:
+        """Hold a prepared store open for the block.
+
+        The database may be away meanwhile: a worker that is started then answers when it is back.
         """
         ...
 
