@@ -115,25 +115,9 @@ def _async_retried(rounds: int) -> Table:
 
 def _wrapped(function: Function) -> dict[str, Function]:
     return {
-        "bare": function,
         "hand-written": _hand_written(function),
-        "headway": headway.retry(backoff=_no_wait())(function),
-        "headway on=": headway.retry(on=FlakyError, backoff=_no_wait())(function),
-        "tenacity": tenacity.retry(
-            stop=tenacity.stop_after_attempt(5),
-            retry=tenacity.retry_if_exception_type(ConnectionError),
-        )(function),
-        "stamina": stamina.retry(
-            on=ConnectionError, attempts=5, wait_initial=0, wait_max=0, wait_jitter=0
-        )(function),
-        "backoff": backoff.on_exception(backoff.constant, ConnectionError, max_tries=5, interval=0)(
-            function
-        ),
-        "opnieuw": opnieuw.retry(
-            retry_on_exceptions=ConnectionError,
-            max_calls_total=5,
-            retry_window_after_first_call_in_seconds=1,
-        )(function),
+        "opnieuw": opnieuw.retry(**_OPNIEUW)(function),
+        **_wrapped_alike(function),
     }
 
 
@@ -141,8 +125,24 @@ def _wrapped_async(function: Callable[[], Coroutine[Any, Any, int]]) -> dict[str
     policy = failsafe.RetryPolicy(allowed_retries=4, retriable_exceptions=[ConnectionError])
     pyfailsafe = failsafe.Failsafe(retry_policy=policy)
     return {
-        "bare": function,
         "hand-written": _hand_written_async(function),
+        "opnieuw": opnieuw.retry_async(**_OPNIEUW)(function),
+        "pyfailsafe": lambda: pyfailsafe.run(function),
+        **_wrapped_alike(function),
+    }
+
+
+_OPNIEUW: dict[str, Any] = {
+    "retry_on_exceptions": ConnectionError,
+    "max_calls_total": 5,
+    "retry_window_after_first_call_in_seconds": 1,
+}
+
+
+def _wrapped_alike(function: Any) -> dict[str, Any]:
+    """Wrap by those who take functions and coroutine functions alike."""
+    return {
+        "bare": function,
         "headway": headway.retry(backoff=_no_wait())(function),
         "headway on=": headway.retry(on=FlakyError, backoff=_no_wait())(function),
         "tenacity": tenacity.retry(
@@ -155,12 +155,6 @@ def _wrapped_async(function: Callable[[], Coroutine[Any, Any, int]]) -> dict[str
         "backoff": backoff.on_exception(backoff.constant, ConnectionError, max_tries=5, interval=0)(
             function
         ),
-        "opnieuw": opnieuw.retry_async(
-            retry_on_exceptions=ConnectionError,
-            max_calls_total=5,
-            retry_window_after_first_call_in_seconds=1,
-        )(function),
-        "pyfailsafe": lambda: pyfailsafe.run(function),
     }
 
 

@@ -35,11 +35,7 @@ class LogObserver:
             case RetryScheduled():
                 self._retrying(fact)
             case Recovered():
-                self._log.info(
-                    "Successfully completed after %d attempts",
-                    fact.attempts,
-                    extra={**_context(fact), "call": fact.call, "attempt": fact.attempts},
-                )
+                self._recovered(fact)
             case GaveUp():
                 self._gave_up(fact)
             case CommitResolved():
@@ -67,6 +63,14 @@ class LogObserver:
             fact.max_attempts,
             extra=fields,
         )
+
+    def _recovered(self, fact: Recovered) -> None:
+        if self._log.isEnabledFor(logging.INFO):
+            self._log.info(
+                "Successfully completed after %d attempts",
+                fact.attempts,
+                extra={**_context(fact), "call": fact.call, "attempt": fact.attempts},
+            )
 
     def _gave_up(self, fact: GaveUp) -> None:
         fields = _fields(fact) | {"reason": str(fact.reason)}

@@ -29,7 +29,7 @@ class AsyncpgDriver:
             try:
                 yield connection.execute(OPERATIONS_TABLE)
                 made = True
-            except Exception as error:
+            except Exception as error:  # told apart by its SQLSTATE: no driver is imported
                 if getattr(error, "sqlstate", None) not in MADE_MEANWHILE:
                     raise
 
@@ -39,7 +39,7 @@ class AsyncpgDriver:
     def fence(self, connection: Any, session: int) -> Plan[bool]:
         try:
             gone = yield connection.fetchval(_END_SESSION, session, self.session(connection))
-        except Exception as error:
+        except Exception as error:  # told apart by its SQLSTATE: no driver is imported
             if getattr(error, "sqlstate", None) not in CANNOT_END_SESSIONS:
                 raise
             return False

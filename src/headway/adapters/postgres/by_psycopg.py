@@ -37,7 +37,7 @@ class PsycopgDriver:
             try:
                 yield _cursor(connection).execute(OPERATIONS_TABLE)
                 made = True
-            except Exception as error:
+            except Exception as error:  # told apart by its SQLSTATE: no driver is imported
                 if getattr(error, "sqlstate", None) not in MADE_MEANWHILE:
                     raise
 
@@ -49,7 +49,7 @@ class PsycopgDriver:
         pids = {"session": session, "own": self.session(connection)}
         try:
             cursor = yield _cursor(connection).execute(_END_SESSION, pids)
-        except Exception as error:
+        except Exception as error:  # told apart by its SQLSTATE: no driver is imported
             if getattr(error, "sqlstate", None) not in CANNOT_END_SESSIONS:
                 raise
             return False

@@ -10,8 +10,9 @@ from headway import AlreadyStoredError, create_operations_table, retry_on_oc000,
 from headway.ports.observer import Observer
 from headway.systems.ledger import rows
 from headway.systems.ledger.decoding import RefusedEventError
-from headway.systems.ledger.entities import Entity, apply
+from headway.systems.ledger.entities import apply
 from headway.systems.ledger.events import Event
+from headway.systems.ledger.reading import Reading
 from headway.systems.ledger.store import Row
 
 _CONNECT_SECONDS = 5.0
@@ -60,8 +61,10 @@ on conflict (entity_id) do update set
 _BY_INDEX_ONLY = {"enable_seqscan": "off", "enable_bitmapscan": "off"}
 
 
-class PostgresStore:
+class PostgresStore(Reading):
     """Every attempt and every read has a connection of its own."""
+
+    marks = ("$1", "$2")
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -104,24 +107,6 @@ class PostgresStore:
         except AlreadyStoredError:
             return False
         return True
-
-    async def find_event(self, event_id: str) -> rows.StoredEvent | None:
-        found = await self._read(rows.STORED_EVENT.format("$1"), event_id)
-        return rows.stored_event_from(found[0] if found else None)
-
-    async def find_entity(self, entity_id: str) -> Entity | None:
-        found = await self._read(_ENTITY, entity_id)
-        return rows.entity_from(found[0] if found else None)
-
-    async def events_after(self, event_id: str, limit: int) -> Sequence[Row]:
-        return await self._read(rows.EVENTS_AFTER.format("$1", "$2"), event_id, limit)
-
-    async def entities_after(self, entity_id: str, limit: int) -> Sequence[Entity]:
-        found = await self._read(rows.ENTITIES_AFTER.format("$1", "$2"), entity_id, limit)
-        return [entity for row in found if (entity := rows.entity_from(row))]
-
-    async def totals(self) -> Sequence[Row]:
-        return await self._read(rows.TOTALS)
 
     async def _read(self, statement: str, *values: object) -> Sequence[Row]:
         async with self._connected() as connection:

@@ -18,9 +18,9 @@ from headway import (
 from headway.ports.observer import Observer
 from headway.systems.ledger import rows
 from headway.systems.ledger.decoding import RefusedEventError
-from headway.systems.ledger.entities import Entity, apply
+from headway.systems.ledger.entities import apply
 from headway.systems.ledger.events import Event
-from headway.systems.ledger.store import Row
+from headway.systems.ledger.reading import Reading
 
 T = TypeVar("T")
 
@@ -55,8 +55,10 @@ _PUT_ENTITY = (
 )
 
 
-class SqliteStore:
+class SqliteStore(Reading):
     """Every call runs in a thread, on a connection of its own."""
+
+    marks = ("?", "?")
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -111,24 +113,6 @@ class SqliteStore:
             return True
 
         return await self._in_thread(store)
-
-    async def find_event(self, event_id: str) -> rows.StoredEvent | None:
-        found = await self._read(rows.STORED_EVENT.format("?"), event_id)
-        return rows.stored_event_from(found[0] if found else None)
-
-    async def find_entity(self, entity_id: str) -> Entity | None:
-        found = await self._read(_ENTITY, entity_id)
-        return rows.entity_from(found[0] if found else None)
-
-    async def events_after(self, event_id: str, limit: int) -> Sequence[Row]:
-        return await self._read(rows.EVENTS_AFTER.format("?", "?"), event_id, limit)
-
-    async def entities_after(self, entity_id: str, limit: int) -> Sequence[Entity]:
-        found = await self._read(rows.ENTITIES_AFTER.format("?", "?"), entity_id, limit)
-        return [entity for row in found if (entity := rows.entity_from(row))]
-
-    async def totals(self) -> Sequence[Row]:
-        return await self._read(rows.TOTALS)
 
     async def _read(self, statement: str, *values: object) -> Sequence[Any]:
         def read() -> list[Any]:
