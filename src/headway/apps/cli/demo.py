@@ -68,10 +68,14 @@ def ledger(
 
 
 def _end_servers_on_the_way_out() -> None:
-    """Take the order to stop, and the end of the terminal, as Ctrl-C is taken."""
+    """Take the order to stop, and the end of the terminal, as Ctrl-C is taken.
+
+    As Ctrl-C itself, because asyncio knows how to end what is going on then; an exception of our
+    own could hit the start of a thread, which nobody would end.
+    """
     for order in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(order) != signal.SIG_IGN:  # as under nohup
-            signal.signal(order, lambda number, _: sys.exit(128 + number))
+            signal.signal(order, lambda *_: signal.raise_signal(signal.SIGINT))
 
 
 def _explained(shortcomings: list[str], at_once: float) -> str:

@@ -9,7 +9,7 @@ import socket
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from functools import partial
 from urllib.parse import urlsplit
 
@@ -42,7 +42,8 @@ def serve(
     """
     # By default SIGTERM ends Python on the spot, with its folders left behind: before uvicorn has
     # its own handlers, and again when it raises the signal anew after its shutdown.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    order = _StopOrder()
+    signal.signal(signal.SIGTERM, order.take)
     if as_long_as_open is not None:
         threading.Thread(target=_stop_when_closed, args=(as_long_as_open,), daemon=True).start()
     _write_logs()
@@ -51,7 +52,9 @@ def serve(
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="headway-ledger-"))
             # Set, not read: prometheus-client looks there in every process that is started below.
             os.environ[SHARED_COUNTERS] = folder  # noqa: TID251
-        asyncio.run(_try_out(settings))
+        asyncio.run(order.ends(_try_out(settings)))
+        if order.given:
+            return
         listener = stack.enter_context(_listen(settings))
         host, port = listener.getsockname()[:2]
         log.info(
@@ -68,10 +71,56 @@ def serve(
             access_log=False,
             timeout_graceful_shutdown=_LAST_REQUESTS_SECONDS,
         )
-        if workers > 1:
-            Multiprocess(config, sockets=[listener]).run()
+        if workers == 1:
+            _Server(config, order).run(sockets=[listener])
+            return
+        supervisor = Multiprocess(config, sockets=[listener])  # from here on it takes the signals
+        if not order.given:
+            supervisor.run()
+
+
+class _StopOrder:
+    """Notes the order to stop, and ends what is being waited for.
+
+    It raises nothing: an exception raised by a signal's handler may hit the start of a thread,
+    which is then never told to end, and Python would wait for it for ever.
+    """
+
+    def __init__(self) -> None:
+        self.given = False
+        self._waiting: asyncio.Task[None] | None = None
+
+    def take(self, _number: int, _frame: object) -> None:
+        self.given = True
+        if self._waiting is not None:
+            self._waiting.get_loop().call_soon_threadsafe(self._waiting.cancel)
+
+    async def ends(self, work: Coroutine[None, None, None]) -> None:
+        """Do some work unless, or until, the order comes."""
+        self._waiting = asyncio.ensure_future(work)
+        if self.given:
+            self._waiting.cancel()
+        try:
+            await self._waiting
+        except asyncio.CancelledError:
+            if not self.given:
+                raise
+        finally:
+            self._waiting = None
+
+
+class _Server(uvicorn.Server):
+    """Stops at once if it was told to before it could take the signals."""
+
+    def __init__(self, config: uvicorn.Config, order: _StopOrder) -> None:
+        super().__init__(config)
+        self._order = order
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        if self._order.given:
+            self.should_exit = True
         else:
-            uvicorn.Server(config).run(sockets=[listener])
+            await super().startup(sockets)
 
 
 def application(settings: LedgerSettings) -> FastAPI:

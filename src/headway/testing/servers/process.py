@@ -10,7 +10,7 @@ from datetime import timedelta
 from pathlib import Path
 
 _PAUSE = 0.01
-_GONE_WITHIN = timedelta(seconds=10)
+_GONE_WITHIN = timedelta(seconds=30)
 
 
 class Process:
