@@ -1,4 +1,3 @@
-import shutil
 import subprocess
 from datetime import UTC, datetime, timedelta
 
@@ -7,7 +6,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.parser import text_string_to_metric_families
 
-from headway.adapters.prometheus.observer import PrometheusObserver, gauge
+from headway.adapters.prometheus.observer import PrometheusObserver
 from headway.core import metrics
 from headway.core.action import Reason
 from headway.core.catalogue import EVERYTHING
@@ -118,14 +117,6 @@ def test_recovered_calls_are_counted() -> None:
     assert samples(family, "headway_recovered_total") == {("store",): 1}
 
 
-def test_a_gauge_can_be_made_from_the_catalogue_too() -> None:
-    registry = CollectorRegistry()
-    depth = Metric("queue_depth", "gauge", ("queue",), "Messages that wait.")
-    gauge(depth, registry).labels("parsing").set(7)
-    (family,) = text_string_to_metric_families(generate_latest(registry).decode())
-    assert (family.type, samples(family, "queue_depth")) == ("gauge", {("parsing",): 7})
-
-
 def test_names_and_labels_of_the_catalogue_follow_the_conventions() -> None:
     assert len({metric.name for metric in CATALOGUE}) == len(CATALOGUE)
     for metric in CATALOGUE:
@@ -141,7 +132,7 @@ def test_every_metric_that_is_defined_is_in_the_catalogue() -> None:
     assert defined == set(CATALOGUE)
 
 
-@pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool comes with Prometheus")
+@pytest.mark.server("prometheus")  # promtool comes with it
 def test_promtool_has_nothing_to_complain_about() -> None:
     checked = subprocess.run(
         ["promtool", "check", "metrics"],  # noqa: S607

@@ -190,10 +190,6 @@ def _accepts(rule: Rule, code: Any) -> bool:
     return False
 
 
-def _sqlstate(error: BaseException) -> str | None:
-    return _text(_first_present(error, SQLSTATE))
-
-
 def _first_present(error: BaseException, paths: tuple[str, ...]) -> Any:
     for path in paths:
         value = _reach(error, path)

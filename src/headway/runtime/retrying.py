@@ -61,7 +61,7 @@ class Retrying:
         def call(*args: P.args, **kwargs: P.kwargs) -> R:
             try:
                 return function(*args, **kwargs)
-            except Exception as raised:
+            except Exception as raised:  # decided on by the rule, and raised unless tried again
                 attempts = _Attempts(self, name, function, args, kwargs)
                 if not attempts.go_on_after(raised):
                     raise
@@ -74,7 +74,7 @@ class Retrying:
         async def call(*args: Any, **kwargs: Any) -> Any:
             try:
                 return await function(*args, **kwargs)
-            except Exception as raised:
+            except Exception as raised:  # decided on by the rule, and raised unless tried again
                 attempts = _Attempts(self, name, function, args, kwargs)
                 if not attempts.go_on_after(raised):
                     raise
@@ -91,7 +91,7 @@ class Retrying:
             else:
                 try:
                     attempts.set_result(attempts.again())
-                except Exception as raised:
+                except Exception as raised:  # decided on by the rule, as the first was
                     if not attempts.go_on_after(raised):
                         raise
                     attempts.set_exception((type(raised), raised, raised.__traceback__))
@@ -108,7 +108,7 @@ class Retrying:
             else:
                 try:
                     attempts.set_result(await attempts.again())
-                except Exception as raised:
+                except Exception as raised:  # decided on by the rule, as the first was
                     if not attempts.go_on_after(raised):
                         raise
                     attempts.set_exception((type(raised), raised, raised.__traceback__))

@@ -2,7 +2,7 @@
 
 from typing import assert_never
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.registry import REGISTRY
 
 from headway.core import metrics
@@ -40,10 +40,6 @@ class PrometheusObserver:
 
 def counter(metric: Metric, registry: CollectorRegistry = REGISTRY) -> Counter:
     return Counter(metric.name, metric.meaning, metric.labels, registry=registry)
-
-
-def gauge(metric: Metric, registry: CollectorRegistry = REGISTRY) -> Gauge:
-    return Gauge(metric.name, metric.meaning, metric.labels, registry=registry)
 
 
 def histogram(metric: Metric, registry: CollectorRegistry = REGISTRY) -> Histogram:
