@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from headway.core.action import Reason
 from headway.core.catalogue import EVERYTHING
 from headway.core.failure import Failure
-from headway.core.letter import AttemptRecord, Letter, letter_id, record, write_letter
+from headway.core.letter import Letter, letter_id, write_letter
+from headway.core.travel import AttemptRecord, Travel, record
 
 NOW = datetime(2026, 1, 17, 5, tzinfo=UTC)
 
@@ -18,13 +19,12 @@ NOW = datetime(2026, 1, 17, 5, tzinfo=UTC)
 def letter_for(body: bytes, attempts: tuple[AttemptRecord, ...] = ()) -> Letter:
     return write_letter(
         body,
-        operation="op",
-        generation="0",
+        queue="chunking.json.parsed",
+        travel=Travel(operation="op", failures=len(attempts), history=attempts),
         idempotency_key="chunking-a",
         service="chunking",
         event_type="JSONParsed",
         reason=Reason.MAX_ATTEMPTS_EXCEEDED,
-        attempts=attempts,
         last_error="DocumentNotFoundError: not found in messages: a",
         error_type="DocumentNotFoundError",
         now=NOW,

@@ -11,6 +11,12 @@ class Reason(StrEnum):
     MAX_ATTEMPTS_EXCEEDED = "max_attempts_exceeded"
     TTL_EXCEEDED = "ttl_exceeded"
     NON_RETRYABLE = "non_retryable"
+    CRASH_LOOP = "crash_loop"
+    """Its worker died twice while it ran alone."""
+    MALFORMED = "malformed"
+    """Its bytes are no event."""
+    UNROUTABLE = "unroutable"
+    """Nobody here handles events of its type."""
 
 
 @dataclass(frozen=True, slots=True)

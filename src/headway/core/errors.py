@@ -2,6 +2,7 @@
 
 HeadwayError
 ├── AlreadyStoredError        an earlier call with the same token stored the operation
+├── ConditionLostError        a document is not any more what an update expected
 ├── ConfigurationError        a setting was refused before anything started
 ├── DocumentNotFoundError     a document is expected and not visible yet: try again later
 ├── DuplicateEventError       the operation was done before, by somebody else
@@ -25,6 +26,20 @@ class AlreadyStoredError(HeadwayError):
         self.operation_id = operation_id
         super().__init__(
             f"operation {operation_id!r} was stored by an earlier call with the same token"
+        )
+
+
+class ConditionLostError(HeadwayError):
+    """A conditional update came too late: somebody else changed the document first."""
+
+    def __init__(
+        self, collection: str, document: str, field: str, expected: object, found: object
+    ) -> None:
+        self.collection = collection
+        self.document = document
+        self.field = field
+        super().__init__(
+            f"{collection}/{document}: {field} should be {expected!r} and is {found!r}"
         )
 
 

@@ -82,6 +82,10 @@ class DoneKey:
     idempotency_key: str
     generation: str = FIRST_GENERATION
 
+    def __str__(self) -> str:
+        # The idempotency key may hold anything, so it comes last: the text stays unambiguous.
+        return f"{self.service}/{self.event_type}/{self.generation}/{self.idempotency_key}"
+
 
 def idempotency_key(service: str, ids: Sequence[str]) -> str:
     """Name the work by the documents that it is about: `chunking-a-b-c`.

@@ -1,28 +1,15 @@
 """A letter: the case file of an event that ended without success, kept until somebody decides."""
 
 from base64 import b64decode, b64encode
-from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from collections.abc import Mapping
+from datetime import datetime
 from hashlib import sha256
 from typing import Any
 
 import msgspec
 
 from headway.core.action import Reason
-from headway.core.failure import Failure, words
-
-
-class AttemptRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One attempt that failed, as it is kept with the event."""
-
-    number: int
-    at: str
-    worker: str
-    error_type: str
-    message: str
-    verdict: str
-    rule: str
-    traceback: str = ""
+from headway.core.travel import AttemptRecord, Travel, instant
 
 
 class Letter(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,10 +27,14 @@ class Letter(msgspec.Struct, frozen=True, kw_only=True):
     abandoned_reason: str
     service_name: str
     timestamp: str
+    operation: str
+    queue: str
+    """Where the event was taken from, and where it goes when it is requeued."""
     event_type: str = ""
     generation: str = "0"
     headers: dict[str, str] = msgspec.field(default_factory=dict)
     attempts: tuple[AttemptRecord, ...] = ()
+    """Of very many or very long ones, those that still fit."""
     requeues: int = 0
 
     @property
@@ -62,13 +53,12 @@ def letter_id(operation: str, generation: str) -> str:
 def write_letter(
     body: bytes,
     *,
-    operation: str,
-    generation: str,
+    queue: str,
+    travel: Travel,
     idempotency_key: str,
     service: str,
     event_type: str,
     reason: Reason,
-    attempts: Sequence[AttemptRecord],
     last_error: str,
     error_type: str,
     now: datetime,
@@ -76,34 +66,23 @@ def write_letter(
 ) -> Letter:
     original, in_base64 = _kept(body)
     return Letter(
-        letter_id=letter_id(operation, generation),
+        letter_id=letter_id(travel.operation, travel.generation),
         original_event=original,
         original_base64=in_base64,
         idempotency_key=idempotency_key,
-        attempt_count=len(attempts),
+        attempt_count=travel.failures,
         last_error=last_error,
         error_type=error_type,
         abandoned_reason=str(reason),
         service_name=service,
-        timestamp=_instant(now),
+        timestamp=instant(now),
+        operation=travel.operation,
+        queue=queue,
         event_type=event_type,
-        generation=generation,
+        generation=travel.generation,
         headers=dict(headers or {}),
-        attempts=tuple(attempts),
-    )
-
-
-def record(failure: Failure, *, worker: str, traceback: str = "") -> AttemptRecord:
-    """Put a failed attempt into the words of the case file."""
-    return AttemptRecord(
-        number=failure.attempt,
-        at=_instant(failure.at),
-        worker=worker,
-        error_type=type(failure.error).__name__,
-        message=words(failure.error),
-        verdict=str(failure.diagnosis.verdict),
-        rule=failure.diagnosis.rule,
-        traceback=traceback,
+        attempts=travel.history,
+        requeues=travel.requeues,
     )
 
 
@@ -115,7 +94,3 @@ def _kept(body: bytes) -> tuple[Any, str | None]:
     except (ValueError, RecursionError):  # not JSON, not UTF-8, or nested too deeply
         return None, b64encode(body).decode()
     return original, None if exact else b64encode(body).decode()
-
-
-def _instant(now: datetime) -> str:
-    return now.astimezone(UTC).isoformat().replace("+00:00", "Z")

@@ -1,11 +1,11 @@
 """Say each fact as a log line, at the level that its reader needs, with its fields beside it."""
 
 import logging
-from typing import Any, assert_never
+from typing import Any
 
 from headway.adapters.logs.formats import PLAIN
 from headway.core.action import Reason
-from headway.core.facts import CommitResolved, Fact, GaveUp, Recovered, RetryScheduled
+from headway.core.facts import CallFact, CommitResolved, Fact, GaveUp, Recovered, RetryScheduled
 from headway.core.failure import Failure, Verdict
 
 _FOUND = {
@@ -47,7 +47,7 @@ class LogObserver:
                     extra={**_context(fact), "call": fact.call, "committed": fact.committed},
                 )
             case _:
-                assert_never(fact)
+                pass
 
     def _retrying(self, fact: RetryScheduled) -> None:
         if not self._log.isEnabledFor(logging.WARNING):
@@ -80,10 +80,8 @@ class LogObserver:
                 line = "All retry attempts exhausted (%d/%d)"
             case Reason.TTL_EXCEEDED:
                 line = "Gave up at attempt %d/%d: no time left for another"
-            case Reason.NON_RETRYABLE:
-                line = "Non-retryable error at attempt %d/%d"
             case _:
-                assert_never(fact.reason)
+                line = "Non-retryable error at attempt %d/%d"
         self._log.error(
             line,
             fact.failure.attempt,
@@ -108,7 +106,7 @@ def _fields(fact: RetryScheduled | GaveUp) -> dict[str, Any]:
     }
 
 
-def _context(fact: Fact) -> dict[str, Any]:
+def _context(fact: CallFact) -> dict[str, Any]:
     """Give the caller's fields; one whose name is taken is shown as `context_<name>`."""
     return {
         f"context_{name}" if name in _TAKEN else name: value for name, value in fact.context.items()

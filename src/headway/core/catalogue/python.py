@@ -13,6 +13,12 @@ OWN = (
         types=frozenset({"headway.core.errors.DocumentNotFoundError"}),
     ),
     Rule(
+        name="headway.condition_lost",
+        verdict=Verdict.TRANSIENT,
+        error_type="OC000_TRANSACTION_CONFLICT",
+        types=frozenset({"headway.core.errors.ConditionLostError"}),
+    ),
+    Rule(
         name="headway.duplicate_event",
         verdict=Verdict.PERMANENT,
         error_type="DUPLICATE_EVENT",

@@ -1,0 +1,86 @@
+"""What a handler writes to documents: data, applied by a store inside the commit.
+
+A document is a JSON object that keeps its id under `_id`. `applied` is the one meaning of every
+write; stores that cannot call it are held equal to it by their conformance tests.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from headway.core.errors import ConditionLostError, DocumentNotFoundError
+
+Document = dict[str, Any]
+ID = "_id"
+
+
+class InsertNew(msgspec.Struct, frozen=True):
+    """Insert a document unless one with its id is there: then it is skipped, and counted."""
+
+    collection: str
+    document: Document
+
+
+class Add(msgspec.Struct, frozen=True):
+    """Append a document that nobody has to find by its id."""
+
+    collection: str
+    document: Document
+
+
+class Update(msgspec.Struct, frozen=True):
+    """Change fields of a document, if the expected ones still hold what they are expected to."""
+
+    collection: str
+    id: str
+    changes: Document
+    expect: Document | None = None
+
+
+class Increment(msgspec.Struct, frozen=True):
+    """Add to a number; a document or a field that is missing counts as 0."""
+
+    collection: str
+    id: str
+    field: str
+    by: int | float = 1
+
+
+Write = InsertNew | Add | Update | Increment
+
+
+def target(write: Write) -> str:
+    """Give the id of the document that a write is about."""
+    if isinstance(write, InsertNew | Add):
+        return str(write.document[ID])
+    return write.id
+
+
+def applied(write: Write, current: Document | None) -> Document:
+    """Give the document that a write makes of the current one (None: there is none).
+
+    Raises:
+        ConditionLostError: An expected field holds something else.
+        DocumentNotFoundError: The document to update is not there.
+    """
+    match write:
+        case InsertNew() | Add():
+            return write.document if current is None else current
+        case Increment():
+            before = (current or {}).get(write.field) or 0
+            return {**(current or {ID: write.id}), write.field: before + write.by}
+        case Update():
+            if current is None:
+                raise DocumentNotFoundError(write.collection, [write.id])
+            for field, expected in (write.expect or {}).items():
+                if current.get(field) != expected:
+                    raise ConditionLostError(
+                        write.collection, write.id, field, expected, current.get(field)
+                    )
+            return {**current, **write.changes}
+
+
+def matches(document: Mapping[str, Any], where: Mapping[str, Any]) -> bool:
+    """Say whether all the given fields hold the given values; None also means absent."""
+    return all(document.get(field) == value for field, value in where.items())

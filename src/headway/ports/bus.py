@@ -1,0 +1,123 @@
+"""The bus: who publishes, who takes, and how a delivery is settled.
+
+Promises that every adapter keeps (the conformance suite in `headway.testing` checks them):
+
+- What `publish` returned for is stored: a crash afterwards does not lose it.
+- A delivery belongs to its taker until it is settled, or until the taker is known to be gone. Then
+  it comes back, with `returns` one higher. Whoever lost it cannot settle it any more.
+- What is due later is not given earlier, and holds up nothing else.
+- One event id, published twice to a queue, may be delivered twice: done-records recognise it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Protocol
+
+import msgspec
+
+from headway.core.travel import Travel
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Queue:
+    """One service's queue for some types of events, and where its letters go."""
+
+    name: str
+    event_types: tuple[str, ...]
+    failed: str
+
+
+class Message(msgspec.Struct, frozen=True, kw_only=True):
+    """An event on its way into the bus."""
+
+    body: bytes
+    travel: Travel
+    event_type: str = ""
+    """Goes to every queue that takes this type, unless `queue` is given."""
+    queue: str | None = None
+    """Goes straight to this queue and to nobody else: retries, requeues and sweeps."""
+
+
+class Delivery(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """An event in the hands of a worker."""
+
+    queue: str
+    body: bytes
+    travel: Travel
+    receipt: Any
+    """What the adapter needs to settle it; nobody else looks inside."""
+    returns: int = 0
+    """How often it came back because its taker was gone."""
+    begins: int = 0
+    """How often it was begun as a suspect with no end since."""
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """It needs no more: take it out of the queue."""
+
+
+@dataclass(frozen=True, slots=True)
+class Later:
+    """Keep it until `due`, with this beside it. Its returns and begins are forgotten."""
+
+    due: datetime
+    travel: Travel
+
+
+@dataclass(frozen=True, slots=True)
+class Parked:
+    """As `Later`, counted as parked; `resume` makes it due at once."""
+
+    due: datetime
+    travel: Travel
+
+
+@dataclass(frozen=True, slots=True)
+class HandedBack:
+    """Ready again at once, in its old place and as it was: nothing happened to it.
+
+    If it had been begun as a suspect, that begin is taken back.
+    """
+
+
+Then = Done | Later | Parked | HandedBack
+
+
+class Bus(Protocol):
+    """Where events wait and are taken. One object for each worker process."""
+
+    async def open(self, queues: Sequence[Queue]) -> None:
+        """Declare queues and what they take; safe to repeat. Nothing is taken from others."""
+        ...
+
+    async def publish(self, messages: Sequence[Message]) -> Sequence[int]:
+        """Store messages, all or none; for each, say how many queues took it.
+
+        0: nobody takes this type. A message straight to a queue that was never declared raises
+        ConfigurationError.
+        """
+        ...
+
+    async def take(
+        self, queues: Sequence[str], limit: int, patience: timedelta = timedelta()
+    ) -> Sequence[Delivery]:
+        """Take at most `limit` that are due, the oldest first; wait up to `patience` for one."""
+        ...
+
+    async def begin(self, delivery: Delivery) -> bool:
+        """Record durably that a suspect is begun; False: it belongs to somebody else by now."""
+        ...
+
+    async def settle(self, settlements: Sequence[tuple[Delivery, Then]]) -> Sequence[bool]:
+        """Settle each; False where the delivery belongs to somebody else by now."""
+        ...
+
+    async def resume(self, queue: str) -> int:
+        """Make what is parked in a queue due at once; say how many."""
+        ...
+
+    async def close(self) -> None:
+        """Hand back what is still taken and let go of everything."""
+        ...

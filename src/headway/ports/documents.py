@@ -1,0 +1,38 @@
+"""Documents, as a handler sees them. Writes are not here: they belong to the commit."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, Protocol
+
+from headway.core.writes import Document
+
+STATUS = "status"
+PROCESSED = "processed"
+FAILED = "failed"
+ATTEMPT_COUNT = "attemptCount"
+LAST_ATTEMPT_TIME = "lastAttemptTime"
+LAST_OPERATION = "lastOperation"
+
+
+class Documents(Protocol):
+    """Reads documents, and takes down that an operation has begun to work on them."""
+
+    async def fetch(self, collection: str, ids: Sequence[str]) -> Mapping[str, Document]:
+        """Give the documents that are there, by id."""
+        ...
+
+    async def find(
+        self, collection: str, where: Mapping[str, Any], limit: int
+    ) -> Sequence[Document]:
+        """Give documents whose fields hold these values, in the order of their ids."""
+        ...
+
+    async def begin(
+        self, collection: str, ids: Sequence[str], operation: str, now: datetime
+    ) -> Mapping[str, Document]:
+        """Count an attempt of each document, once for each operation, and give them as they are.
+
+        Where `lastOperation` is another one and the status is not `processed`, `attemptCount` goes
+        up by one; `lastOperation` and `lastAttemptTime` are set. Processed ones stay untouched.
+        """
+        ...

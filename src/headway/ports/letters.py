@@ -1,0 +1,47 @@
+"""Letters in failed queues: read without disturbing, sent again, removed."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol
+
+from headway.core.letter import Letter
+from headway.ports.bus import Message
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailedQueue:
+    """A failed queue and what is in it."""
+
+    name: str
+    letters: int
+    oldest: datetime | None
+    newest: datetime | None
+
+
+class Letters(Protocol):
+    """Letters are kept until somebody decides; no method here lets one expire."""
+
+    async def queues(self) -> Sequence[FailedQueue]:
+        """Give every failed queue that was declared, the empty ones too, by name."""
+        ...
+
+    async def write(self, queue: str, letters: Sequence[Letter]) -> None:
+        """Store letters; one with an id that is there already changes nothing."""
+        ...
+
+    async def read(self, queue: str, limit: int, after: str | None = None) -> Sequence[Letter]:
+        """Give letters in the order in which they came, the next ones after a letter id."""
+        ...
+
+    async def requeue(self, queue: str, letter_id: str, message: Message) -> bool:
+        """Publish a message for a letter, and remove the letter once that is confirmed.
+
+        False: the letter is gone. A crash in between leaves both; the generation of the message,
+        which must be made from the letter's id, lets them take effect once.
+        """
+        ...
+
+    async def remove(self, queue: str, letter_ids: Sequence[str]) -> int:
+        """Remove letters for good; say how many were there."""
+        ...

@@ -1,0 +1,63 @@
+"""Where everything is: the numbers behind `headway verify`, dashboards and the desk."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Literal, Protocol
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueCount:
+    """What is in one queue. Every event is in exactly one of the first five."""
+
+    queue: str
+    ready: int = 0
+    leased: int = 0
+    delayed: int = 0
+    parked: int = 0
+    held: int = 0
+    suspects: int = 0
+    """Of all these, the ones that came back twice or more."""
+    oldest: datetime | None = None
+    """When the oldest that is ready became so."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Count:
+    """Every operation that was accepted, in its one place."""
+
+    queues: Sequence[QueueCount]
+    failed: Mapping[str, int]
+    """Letters, by failed queue."""
+    done: int
+    purged: int = 0
+    """Of the done, the ones whose letters a person removed."""
+    accepted: int | None = None
+    """Counted independently, when it was published. None: nobody can know."""
+    workers: int = 0
+    """Worker processes that are alive, as far as the engine knows."""
+
+
+Fault = Literal["missing", "surplus", "twice"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Astray:
+    """An operation that is not in exactly one place."""
+
+    operation: str
+    queue: str
+    fault: Fault
+    places: tuple[str, ...] = field(default=())
+
+
+class Places(Protocol):
+    """Counts, without disturbing anybody."""
+
+    async def count(self) -> Count:
+        """Count every place at one instant."""
+        ...
+
+    async def astray(self, limit: int) -> tuple[int, Sequence[Astray]]:
+        """Say how many operations are not in exactly one place, and name the first of them."""
+        ...

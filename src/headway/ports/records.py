@@ -1,0 +1,63 @@
+"""Done-records: how a redelivery is recognised."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from enum import StrEnum
+from typing import Protocol
+
+import msgspec
+
+from headway.core.letter import Letter
+from headway.ports.bus import Message
+
+
+class Ended(StrEnum):
+    """How an operation ended, for this service and this generation."""
+
+    DONE = "done"
+    FAILED = "failed"
+    """It has a letter."""
+    DUPLICATE = "duplicate"
+    """Another operation with the same idempotency key was done before."""
+    SUPERSEDED = "superseded"
+    """Its documents had been processed by another operation."""
+    REQUEUED = "requeued"
+    """It failed, and a person sent it again under a new generation."""
+    PURGED = "purged"
+    """It failed, and a person removed its letter."""
+
+
+class DoneRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """Written in the same commit as the effects; kept for as long as a redelivery may come."""
+
+    key: str
+    """The text of a DoneKey."""
+    operation: str
+    queue: str
+    ended: Ended
+    at: datetime
+    outgoing: tuple[Message, ...] = ()
+    """Events of this unit that have not been confirmed by the bus yet."""
+    letter: Letter | None = None
+    """Likewise, for a unit that failed."""
+    failed_queue: str = ""
+
+
+class DoneRecords(Protocol):
+    """Reads the records that commits have written."""
+
+    async def find(self, keys: Sequence[str]) -> Mapping[str, DoneRecord]:
+        """Give the records that exist for these keys."""
+        ...
+
+    async def undispatched(self, before: datetime, limit: int) -> Sequence[DoneRecord]:
+        """Give records written before an instant that still hold something to be sent."""
+        ...
+
+    async def dispatched(self, keys: Sequence[str]) -> None:
+        """Take down that everything these records held has been confirmed."""
+        ...
+
+    async def forget(self, before: datetime, limit: int) -> int:
+        """Remove records of finished work that are older than an instant; say how many."""
+        ...
