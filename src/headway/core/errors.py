@@ -4,12 +4,15 @@ HeadwayError
 ├── AlreadyStoredError        an earlier call with the same token stored the operation
 ├── ConditionLostError        a document is not any more what an update expected
 ├── ConfigurationError        a setting was refused before anything started
+├── CrashLoopError            a worker died again and again over one event
 ├── DocumentNotFoundError     a document is expected and not visible yet: try again later
 ├── DuplicateEventError       the operation was done before, by somebody else
 ├── MalformedEventError       these bytes are no event
 ├── OutcomeUnknownError       a commit was sent and nobody could be asked whether it took effect
 ├── TransactionEndedError     the body ended the transaction itself
-└── TransactionRolledBackError   the database answered COMMIT with a rollback
+├── TransactionRolledBackError   the database answered COMMIT with a rollback
+├── UnroutableEventError      nobody here handles events of this type
+└── WorkOverError             a handler's work was written to after the handler had returned
 """
 
 from collections.abc import Iterable
@@ -45,6 +48,16 @@ class ConditionLostError(HeadwayError):
 
 class ConfigurationError(HeadwayError, ValueError):
     """A setting that cannot be used; the message names it, its value and what would be accepted."""
+
+
+class CrashLoopError(HeadwayError):
+    """An event takes its worker down with it: it is set aside, and a person has to look."""
+
+    def __init__(self, returns: int, begins: int) -> None:
+        super().__init__(
+            f"its worker died {returns} times while it held this event, {begins} of them while the "
+            "event ran alone: look for os._exit, a crash of a C extension or too little memory"
+        )
 
 
 class DocumentNotFoundError(HeadwayError):
@@ -110,4 +123,24 @@ class TransactionRolledBackError(HeadwayError):
             "the database rolled the transaction back at COMMIT, because an earlier statement had "
             "failed and its error was swallowed; let the error leave the body, or put a savepoint "
             "around the statement"
+        )
+
+
+class UnroutableEventError(HeadwayError):
+    """An event of a type that no handler of the service takes from this queue."""
+
+    def __init__(self, service: str, event_type: str, queue: str) -> None:
+        super().__init__(
+            f"{service} has no handler for {event_type!r} in {queue}: deploy one that has and "
+            "requeue this letter, or find out who sends it here"
+        )
+
+
+class WorkOverError(HeadwayError):
+    """Something written after the handler had returned, which would be lost."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__(
+            f"the work {key!r} is over: its handler has returned. Write and publish before that, "
+            "and await every task that the handler starts"
         )

@@ -20,17 +20,18 @@ _IDS_SHOWN = 3
 _DIGITS_OF_HASH = 16
 
 
-class Event(msgspec.Struct, frozen=True, kw_only=True):
+class Event(msgspec.Struct, frozen=True):
     """What a handler is given."""
 
     event_type: str
     event_id: str = ""
     timestamp: str = ""
     version: str = "1.0"
-    data: dict[str, Any] = msgspec.field(default_factory=dict)
+    data: Any = msgspec.field(default_factory=dict)
+    """A dict, or what the subscription said that it should be."""
 
 
-class _Wire(msgspec.Struct, frozen=True):
+class Envelope(msgspec.Struct, frozen=True):
     """The same with its data unread, which only the subscription knows the type of."""
 
     event_type: str
@@ -40,27 +41,47 @@ class _Wire(msgspec.Struct, frozen=True):
     data: msgspec.Raw = msgspec.Raw(b"{}")
 
 
-_WIRE = msgspec.json.Decoder(_Wire)
+_ENVELOPE = msgspec.json.Decoder(Envelope)
 _OBJECT = msgspec.json.Decoder(dict[str, Any])
 _ENCODER = msgspec.json.Encoder()
 
 
-def decode(body: bytes) -> Event:
-    """Read an event, or say why these bytes are none."""
+def open_envelope(body: bytes) -> Envelope:
+    """Read everything but the data, or say why these bytes are no event."""
     try:
-        wire = _WIRE.decode(body)
-        data = _OBJECT.decode(wire.data)
+        envelope = _ENVELOPE.decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise MalformedEventError(_why(error)) from None
-    if not wire.event_type:
+    if not envelope.event_type:
         raise MalformedEventError("event_type is empty: name the kind of event")
+    return envelope
+
+
+def read_data(envelope: Envelope, data: "msgspec.json.Decoder[Any] | None" = None) -> Event:
+    """Read the data too, as an object or into a type of the user's own.
+
+    What does not fit that type raises msgspec.ValidationError: the bytes are an event, only not
+    one that this handler can work with.
+    """
+    if data is not None:
+        contents = data.decode(envelope.data)
+    else:
+        try:
+            contents = _OBJECT.decode(envelope.data)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            raise MalformedEventError(_why(error)) from None
     return Event(
-        event_type=wire.event_type,
-        event_id=wire.event_id or "",
-        timestamp=wire.timestamp or "",
-        version=wire.version or "1.0",
-        data=data,
+        envelope.event_type,
+        envelope.event_id or "",
+        envelope.timestamp or "",
+        envelope.version or "1.0",
+        contents,
     )
+
+
+def decode(body: bytes) -> Event:
+    """Read an event, or say why these bytes are none."""
+    return read_data(open_envelope(body))
 
 
 def encode(event: Event) -> bytes:

@@ -110,6 +110,16 @@ class FloodGuard:
     _permanent: int = 0
     _next_probe: datetime | None = None
 
+    @property
+    def handled(self) -> int:
+        """How many ends were counted last."""
+        return len(self._ends)
+
+    @property
+    def permanent(self) -> int:
+        """How many of these were permanent failures."""
+        return self._permanent
+
     def ended(self, now: datetime, *, permanent: bool) -> None:
         """Take down how an event ended. Malformed and unroutable input is not told here."""
         if self.paused_since is not None:

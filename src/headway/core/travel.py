@@ -10,6 +10,7 @@ import msgspec
 
 from headway.core.event import FIRST_GENERATION
 from headway.core.failure import Failure, History, Verdict, words
+from headway.core.secrets import hidden
 
 HISTORY_LIMIT = 16_384
 """Bytes of history, as JSON, that travel with an event."""
@@ -66,11 +67,10 @@ class Travel(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         """Begin to wait for a dependency. Nothing is counted against the event."""
         return msgspec.structs.replace(self, parked_since=now)
 
-    def history_for(self, verdict: Verdict, *, now: datetime) -> History:
+    def history_for(self, verdict: Verdict, *, first_seen: datetime) -> History:
         """Say what `decide` needs to know after one more attempt that ended with this verdict."""
-        waited = verdict is Verdict.NOT_YET
-        before = self.not_yet if waited else self.failures - self.not_yet
-        return History(attempts=before + 1, first_seen=self.first_seen or now, parked=self.parked)
+        before = self.not_yet if verdict is Verdict.NOT_YET else self.failures - self.not_yet
+        return History(attempts=before + 1, first_seen=first_seen, parked=self.parked)
 
     def failed(self, record: AttemptRecord, *, first_seen: datetime) -> "Travel":
         """Count an attempt that failed."""
@@ -100,10 +100,10 @@ def record(failure: Failure, *, worker: str, traceback: str = "") -> AttemptReco
         at=instant(failure.at),
         worker=worker,
         error_type=type(failure.error).__name__,
-        message=words(failure.error)[:_LONGEST_MESSAGE],
+        message=hidden(words(failure.error))[:_LONGEST_MESSAGE],
         verdict=str(failure.diagnosis.verdict),
         rule=failure.diagnosis.rule,
-        traceback=traceback[-_LONGEST_TRACEBACK:],
+        traceback=hidden(traceback)[-_LONGEST_TRACEBACK:],
     )
 
 

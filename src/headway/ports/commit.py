@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Protocol
 
+import msgspec
+
 from headway.core.letter import Letter
 from headway.core.writes import Write
 from headway.ports.bus import Delivery, Message, Then
@@ -14,8 +16,7 @@ TransactionBody = Callable[[Any], object]
 """Statements of the user's own, given the connection or session of the commit."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Unit:
+class Unit(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """A delivery and all that is to happen with it: as one, or not at all."""
 
     delivery: Delivery

@@ -1,0 +1,83 @@
+"""Admit what was taken: read it, recognise what has ended before, and tell suspects apart."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from headway.ports.bus import Delivery
+from headway.ports.clock import Clock
+from headway.ports.documents import PROCESSED, STATUS
+from headway.ports.engine import Engine
+from headway.runtime.attempt import Attempt, Ending
+from headway.runtime.recover import Recovery
+
+SUSPECT_AFTER = 2
+"""Returns that make an event a suspect: the first may well be a neighbour's fault."""
+CONDEMNED_AFTER = 2
+"""Begins without an end, alone in its process, that make it a crash loop."""
+
+
+@dataclass(slots=True)
+class Admitted:
+    """What is to be done with the deliveries of one take."""
+
+    attempts: list[Attempt] = field(default_factory=list)
+    suspects: list[Attempt] = field(default_factory=list)
+    endings: list[Ending] = field(default_factory=list)
+
+
+class Admission:
+    """Stands between the bus and the lanes."""
+
+    def __init__(self, recoveries: Mapping[str, Recovery], engine: Engine, clock: Clock) -> None:
+        self._recoveries = recoveries
+        self._engine = engine
+        self._clock = clock
+
+    async def admit(self, taken: Sequence[Delivery]) -> Admitted:
+        admitted = Admitted()
+        now = self._clock.now()
+        read: list[Attempt] = []
+        for delivery in taken:
+            found = self._recoveries[delivery.queue].read(delivery, now)
+            if isinstance(found, Ending):
+                admitted.endings.append(found)
+            else:
+                read.append(found)
+        for attempt in await self._new(read, admitted):
+            if attempt.subscription.documents and await self._superseded(attempt, now):
+                admitted.endings.append(attempt.recovery.superseded(attempt, now))
+            elif attempt.delivery.returns < SUSPECT_AFTER:
+                admitted.attempts.append(attempt)
+            elif attempt.delivery.begins < CONDEMNED_AFTER:
+                admitted.suspects.append(attempt)
+            else:
+                admitted.endings.append(attempt.recovery.crash_loop(attempt, now))
+        return admitted
+
+    async def _new(self, read: Sequence[Attempt], admitted: Admitted) -> Sequence[Attempt]:
+        """Part what is new from what has ended before."""
+        if not read:
+            return read
+        records = await self._engine.records.find([attempt.key for attempt in read])
+        if not records:
+            return read
+        new = []
+        for attempt in read:
+            record = records.get(attempt.key)
+            if record is None:
+                new.append(attempt)
+            else:
+                admitted.endings.append(attempt.recovery.known(attempt, record))
+        return new
+
+    async def _superseded(self, attempt: Attempt, now: datetime) -> bool:
+        """Count the attempt with its documents; say whether all of them are processed already."""
+        documents = attempt.subscription.documents
+        assert documents is not None  # noqa: S101 (the caller asked)
+        ids = attempt.subscription.ids(attempt.event)
+        found = await self._engine.documents.begin(documents[0], ids, attempt.travel.operation, now)
+        attempt.documents = tuple(each for each in ids if each in found)
+        return len(attempt.documents) == len(ids) and all(
+            found[each].get(STATUS) == PROCESSED for each in ids
+        )

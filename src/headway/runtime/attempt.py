@@ -1,0 +1,67 @@
+"""One attempt at an event, and how it ends."""
+
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from headway.core.event import Event
+from headway.core.facts import Fact
+from headway.core.travel import Travel
+from headway.ports.bus import Delivery
+from headway.ports.commit import Unit
+from headway.runtime.service import Subscription
+from headway.runtime.work import Buffer
+
+if TYPE_CHECKING:
+    from headway.runtime.recover import Recovery
+
+
+class Attempt:
+    """A delivery that could be read, on its way through its handler."""
+
+    __slots__ = (
+        "buffer", "delivery", "documents", "event", "idempotency_key", "is_probe", "key",
+        "recovery", "reruns", "seconds", "started", "subscription", "travel",
+    )  # fmt: skip
+
+    def __init__(  # noqa: PLR0917 (made for every event: keywords cost time)
+        self,
+        recovery: "Recovery",
+        delivery: Delivery,
+        subscription: Subscription,
+        event: Event,
+        idempotency_key: str,
+        travel: Travel,
+    ) -> None:
+        self.recovery = recovery
+        self.delivery = delivery
+        self.subscription = subscription
+        self.event = event
+        self.idempotency_key = idempotency_key
+        self.travel = travel
+        # The text of a DoneKey, without making one for every event.
+        kind = f"{subscription.service}/{subscription.event_type}/{travel.generation}"
+        self.key = f"{kind}/{idempotency_key}"
+        self.buffer: Buffer | None = None
+        self.started: datetime | None = None
+        self.seconds = 0.0
+        self.reruns = 0
+        self.is_probe = False
+        self.documents: tuple[str, ...] = ()
+        """Of the documents that the event is about, the ones that are there."""
+
+
+class Ending(msgspec.Struct, eq=False):
+    """A unit to be committed, and what will be true once it is."""
+
+    unit: Unit
+    recovery: "Recovery"
+    attempt: Attempt | None = None
+    facts: tuple[Fact, ...] = ()
+    handled: bool = False
+    """The handler succeeded."""
+    permanent: bool = False
+    """The handler failed for good."""
+    error: BaseException | None = None
+    """What a person may want to be told of."""

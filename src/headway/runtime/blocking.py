@@ -1,0 +1,69 @@
+"""The unit of work for handlers that are plain functions: they run in a thread, and may wait."""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from typing import Any
+
+from headway.core.writes import Document
+from headway.ports.commit import TransactionBody
+from headway.runtime.work import Buffer, Work, Writing
+
+Wait = Callable[[Coroutine[Any, Any, Any]], Any]
+
+
+class BlockingWork:
+    """The same as `Work`, with reads that block the handler's own thread and nobody else."""
+
+    __slots__ = ("_buffer", "_wait", "_work")
+
+    def __init__(self, work: Work, buffer: Buffer, loop: asyncio.AbstractEventLoop) -> None:
+        self._work = work
+        self._buffer = buffer
+        self._wait: Wait = lambda reading: asyncio.run_coroutine_threadsafe(reading, loop).result()
+
+    @property
+    def attempt(self) -> int:
+        return self._work.attempt
+
+    @property
+    def key(self) -> str:
+        return self._work.key
+
+    def documents(self, collection: str) -> "BlockingCollection":
+        return BlockingCollection(self._buffer, collection, self._wait)
+
+    def publish(
+        self,
+        event_type: str,
+        data: Any = None,
+        *,
+        event_id: str | None = None,
+        version: str = "1.0",
+    ) -> None:
+        self._work.publish(event_type, data, event_id=event_id, version=version)
+
+    def transaction(self, body: TransactionBody) -> None:
+        self._work.transaction(body)
+
+
+class BlockingCollection(Writing):
+    """Documents of one collection, for handlers that are plain functions."""
+
+    def __init__(self, buffer: Buffer, collection: str, wait: Wait) -> None:
+        super().__init__(buffer, collection)
+        self._wait = wait
+
+    def get(self, document_id: str) -> Document | None:
+        """Give a document, or None."""
+        found: Document | None = self._wait(self._get(document_id))
+        return found
+
+    def require(self, ids: str | Iterable[str]) -> list[Document]:
+        """Give documents that must be there; DocumentNotFoundError names every missing one."""
+        found: list[Document] = self._wait(self._require(ids))
+        return found
+
+    def find(self, where: Mapping[str, Any], *, limit: int = 1000) -> list[Document]:
+        """Give documents whose fields hold these values, in the order of their ids."""
+        found: list[Document] = self._wait(self._find(where, limit))
+        return found

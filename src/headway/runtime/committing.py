@@ -1,0 +1,131 @@
+"""Commit what has ended, in groups, and tell what has become true."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+
+from headway.core.backoff import AddedJitter, Exponential
+from headway.core.catalogue import TRANSACTIONS
+from headway.core.facts import (
+    DocumentsSkipped,
+    DuplicatesRecognised,
+    Fact,
+    LeaseLost,
+    Processed,
+)
+from headway.ports.chance import Chance
+from headway.ports.clock import Clock
+from headway.ports.commit import Finish, Finisher, Outcome
+from headway.runtime.attempt import Attempt, Ending
+from headway.runtime.persistence import Persistent
+
+_CONFLICT = "OC000_TRANSACTION_CONFLICT"
+_RERUNS = 5
+_BETWEEN_RERUNS = Exponential(
+    base=timedelta(milliseconds=100),
+    cap=timedelta(seconds=2),
+    jitter=AddedJitter(timedelta(milliseconds=100)),
+)
+
+
+class Committer:
+    """Takes endings as they come, and gives them to the engine as fast as it takes them.
+
+    While one group is being committed, the next one gathers: the busier, the larger the groups.
+    """
+
+    def __init__(
+        self,
+        finisher: Finisher,
+        clock: Clock,
+        chance: Chance,
+        *,
+        rerun: Callable[[Attempt, timedelta], None],
+        settled: Callable[[Ending, Finish], None],
+        tell: Callable[[Fact], None],
+    ) -> None:
+        self._finisher = finisher
+        self._clock = clock
+        self._chance = chance
+        self._persistent = Persistent(clock, chance)
+        self._rerun = rerun
+        self._settled = settled
+        self._tell = tell
+        self._endings: list[Ending] = []
+        self._there = asyncio.Event()
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    def put(self, ending: Ending) -> None:
+        """Have an ending committed."""
+        self._endings.append(ending)
+        self._there.set()
+        self._idle.clear()
+
+    async def flush(self) -> None:
+        """Wait until everything that was put has been committed."""
+        await self._idle.wait()
+
+    async def run(self) -> None:
+        """Commit until cancelled."""
+        while True:
+            await self._there.wait()
+            self._there.clear()
+            while self._endings:
+                group, self._endings = self._endings, []
+                self._take_down(group, await self._finish(group))
+            self._idle.set()
+
+    async def _finish(self, group: Sequence[Ending]) -> Sequence[Finish]:
+        units = [ending.unit for ending in group]
+        return await self._persistent.ask("commit", lambda: self._finisher.finish(units))
+
+    def _take_down(self, group: Sequence[Ending], finishes: Sequence[Finish]) -> None:
+        processed: dict[tuple[str, str], list[float]] = {}
+        for ending, finish in zip(group, finishes, strict=True):
+            if finish.outcome is Outcome.REFUSED:
+                self._refused(ending, finish.error)
+                continue
+            attempt = ending.attempt
+            if finish.outcome is Outcome.COMMITTED:
+                if ending.handled and attempt is not None:
+                    kind = (attempt.subscription.service, attempt.subscription.event_type)
+                    processed.setdefault(kind, []).append(attempt.seconds)
+                for fact in ending.facts:
+                    self._tell(fact)
+            elif attempt is not None:
+                self._tell(_in_vain(attempt, finish.outcome))
+            if finish.skipped and attempt is not None:
+                self._tell(
+                    DocumentsSkipped(
+                        service=attempt.subscription.service,
+                        event_type=attempt.subscription.event_type,
+                        count=finish.skipped,
+                    )
+                )
+            self._settled(ending, finish)
+        for (service, event_type), seconds in processed.items():
+            self._tell(Processed(service=service, event_type=event_type, seconds=tuple(seconds)))
+
+    def _refused(self, ending: Ending, error: Exception | None) -> None:
+        attempt = ending.attempt
+        assert error is not None  # noqa: S101 (a refusal says why)
+        if attempt is None or not ending.handled:
+            # Only the status of a document can be refused here; it has gone.
+            self.put(ending.recovery.without_status(ending))
+            return
+        attempt.reruns += 1
+        conflict = TRANSACTIONS.classify(error).error_type == _CONFLICT
+        if conflict and attempt.reruns < _RERUNS:
+            self._rerun(attempt, _BETWEEN_RERUNS.delay(attempt.reruns, self._chance.draw()))
+        else:
+            self.put(ending.recovery.failed(attempt, error, self._clock.now()))
+
+
+def _in_vain(attempt: Attempt, outcome: Outcome) -> Fact:
+    service, event_type = attempt.subscription.service, attempt.subscription.event_type
+    if outcome is Outcome.DUPLICATE:
+        return DuplicatesRecognised(service=service, event_type=event_type, count=1, why="done")
+    return LeaseLost(
+        service=service, event_type=event_type, idempotency_key=attempt.idempotency_key
+    )

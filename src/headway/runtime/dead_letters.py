@@ -1,0 +1,206 @@
+"""The end without success: a letter, a record that it ended so, and one event that tells others."""
+
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from headway.core.action import Reason
+from headway.core.event import DoneKey, Event, encode
+from headway.core.facts import DeadLettered
+from headway.core.failure import Failure, words
+from headway.core.letter import Letter, write_letter
+from headway.core.secrets import hidden
+from headway.core.travel import Travel, instant
+from headway.core.writes import Update, Write
+from headway.ports.bus import Delivery, Done, Message
+from headway.ports.commit import Unit
+from headway.ports.documents import FAILED, STATUS
+from headway.ports.records import DoneRecord, Ended
+from headway.runtime.attempt import Attempt, Ending
+from headway.runtime.work import nth_id
+
+if TYPE_CHECKING:
+    from headway.runtime.recover import Recovery
+
+_DONE = Done()
+
+
+def dead(
+    attempt: Attempt,
+    travel: Travel,
+    reason: Reason,
+    error: BaseException,
+    *,
+    now: datetime,
+    failure: Failure | None = None,
+) -> Ending:
+    """End an event that could be read."""
+    recovery = attempt.recovery
+    letter = _letter(
+        recovery,
+        attempt.delivery,
+        travel,
+        reason,
+        idempotency_key=attempt.idempotency_key,
+        event_type=attempt.event.event_type,
+        error_type=type(error).__name__,
+        message=words(error),
+        now=now,
+    )
+    unit = Unit(
+        delivery=attempt.delivery,
+        then=_DONE,
+        record=DoneRecord(
+            key=attempt.key,
+            operation=travel.operation,
+            queue=attempt.delivery.queue,
+            ended=Ended.FAILED,
+            at=now,
+        ),
+        writes=status_writes(attempt, FAILED),
+        outgoing=_failed_event(attempt, travel, error, now),
+        letter=letter,
+        failed_queue=recovery.service.failed_queue,
+    )
+    return Ending(
+        unit,
+        recovery,
+        attempt,
+        (_told(recovery, letter, reason, now - (travel.first_seen or now), failure),),
+        permanent=reason is Reason.NON_RETRYABLE,
+        error=error,
+    )
+
+
+def unread(
+    recovery: "Recovery",
+    delivery: Delivery,
+    reason: Reason,
+    error: Exception,
+    *,
+    now: datetime,
+    event_type: str = "",
+) -> Ending:
+    """End what is no event at all, or none that anybody here handles; its bytes are kept."""
+    travel = delivery.travel
+    letter = _letter(
+        recovery,
+        delivery,
+        travel,
+        reason,
+        idempotency_key=f"{recovery.service.name}-{travel.operation}",
+        event_type=event_type,
+        error_type=type(error).__name__,
+        message=words(error),
+        now=now,
+    )
+    key = DoneKey(recovery.service.name, event_type, letter.idempotency_key, travel.generation)
+    unit = Unit(
+        delivery=delivery,
+        then=_DONE,
+        record=DoneRecord(
+            key=str(key),
+            operation=travel.operation,
+            queue=delivery.queue,
+            ended=Ended.FAILED,
+            at=now,
+        ),
+        letter=letter,
+        failed_queue=recovery.service.failed_queue,
+    )
+    told = _told(recovery, letter, reason, timedelta(), None)
+    return Ending(unit, recovery, None, (told,), error=error)
+
+
+def status_writes(attempt: Attempt, status: str) -> tuple[Write, ...]:
+    """Set the status of the documents that an event is about, of those that are there."""
+    if attempt.subscription.documents is None:
+        return ()
+    collection, _ = attempt.subscription.documents
+    return tuple(Update(collection, each, {STATUS: status}) for each in attempt.documents)
+
+
+def _letter(
+    recovery: "Recovery",
+    delivery: Delivery,
+    travel: Travel,
+    reason: Reason,
+    *,
+    idempotency_key: str,
+    event_type: str,
+    error_type: str,
+    message: str,
+    now: datetime,
+) -> Letter:
+    return write_letter(
+        delivery.body,
+        queue=delivery.queue,
+        travel=travel,
+        idempotency_key=idempotency_key,
+        service=recovery.service.name,
+        event_type=event_type,
+        reason=reason,
+        last_error=hidden(f"{error_type}: {message}"),
+        error_type=error_type,
+        now=now,
+    )
+
+
+def _told(
+    recovery: "Recovery",
+    letter: Letter,
+    reason: Reason,
+    elapsed: timedelta,
+    failure: Failure | None,
+) -> DeadLettered:
+    return DeadLettered(
+        service=letter.service_name,
+        event_type=letter.event_type,
+        idempotency_key=letter.idempotency_key,
+        letter_id=letter.letter_id,
+        failed_queue=recovery.service.failed_queue,
+        reason=reason,
+        attempts=letter.attempt_count,
+        error_type=letter.error_type,
+        last_error=letter.last_error,
+        elapsed=elapsed,
+        failure=failure,
+    )
+
+
+def _failed_event(
+    attempt: Attempt, travel: Travel, error: BaseException, now: datetime
+) -> tuple[Message, ...]:
+    """Tell whoever listens, once, that this event has ended without success."""
+    subscription = attempt.subscription
+    if subscription.failed is None:
+        return ()
+    event_id = nth_id(attempt.key, 0, "failed")
+    about = _about(attempt)
+    event = Event(
+        subscription.failed,
+        event_id,
+        instant(now),
+        "1.0",
+        {
+            **about,
+            "error_message": hidden(words(error)),
+            "error_type": type(error).__name__,
+            "retry_count": travel.failures,
+            "failed_at": instant(now),
+        },
+    )
+    travel_of_it = Travel(operation=event_id)
+    return (Message(body=encode(event), travel=travel_of_it, event_type=subscription.failed),)
+
+
+def _about(attempt: Attempt) -> dict[str, Any]:
+    """Give the fields of the data that name what the event was about."""
+    names = [attempt.subscription.dedup]
+    if attempt.subscription.documents is not None:
+        names.append(attempt.subscription.documents[1])
+    data = attempt.event.data
+    return {
+        name: data.get(name) if isinstance(data, dict) else getattr(data, name, None)
+        for name in names
+        if isinstance(name, str)
+    }

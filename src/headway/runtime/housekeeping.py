@@ -1,0 +1,37 @@
+"""Now and then: send what a dead worker left unsent, and forget what is long past."""
+
+from datetime import timedelta
+
+from headway.ports.chance import Chance
+from headway.ports.clock import Clock
+from headway.ports.engine import Engine
+from headway.runtime.finishing import dispatch
+from headway.runtime.persistence import Persistent
+
+_ROUND = timedelta(minutes=1)
+_LEFT_BEHIND = timedelta(minutes=1)
+_AT_ONCE = 1000
+
+
+class Housekeeping:
+    """One round a minute, in every worker: the rounds of several do not disturb each other."""
+
+    def __init__(self, engine: Engine, clock: Clock, chance: Chance, retention: timedelta) -> None:
+        self._engine = engine
+        self._clock = clock
+        self._persistent = Persistent(clock, chance)
+        self._retention = retention
+
+    async def run(self) -> None:
+        while True:
+            await self._clock.wait(_ROUND)
+            await self._persistent.ask("keep house", self.round)
+
+    async def round(self) -> None:
+        now = self._clock.now()
+        records = await self._engine.records.undispatched(now - _LEFT_BEHIND, _AT_ONCE)
+        if records:
+            await dispatch(records, self._engine.bus, self._engine.letters)
+            await self._engine.records.dispatched([record.key for record in records])
+        while await self._engine.records.forget(now - self._retention, _AT_ONCE) == _AT_ONCE:
+            pass

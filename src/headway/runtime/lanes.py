@@ -1,0 +1,141 @@
+"""Lanes: where handlers run.
+
+A lane is a task that runs one handler after another. A handler that never suspends costs no task
+and no turn of the event loop; one that waits holds up its own lane only.
+"""
+
+import asyncio
+import contextvars
+import inspect
+import logging
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+from headway.ports.clock import Clock
+from headway.ports.documents import Documents
+from headway.runtime.attempt import Attempt, Ending
+from headway.runtime.blocking import BlockingWork
+from headway.runtime.work import Buffer, Work
+
+
+class Lanes:
+    """Runs attempts, a number of them at the same time, and says how each ended."""
+
+    def __init__(
+        self,
+        concurrency: int,
+        documents: Documents,
+        clock: Clock,
+        *,
+        ended: Callable[[Ending], None],
+        broken: Callable[[], None],
+    ) -> None:
+        self._concurrency = concurrency
+        self._documents = documents
+        self._clock = clock
+        self._ended = ended
+        self._broken = broken
+        self._ready: asyncio.Queue[Attempt] = asyncio.Queue()
+        self._lanes: set[asyncio.Task[None]] = set()
+        self._running = 0
+        self._quiet = asyncio.Event()
+        self._quiet.set()
+        self._cancelling = False
+        self._context = contextvars.copy_context()
+        self._threads = ThreadPoolExecutor(concurrency, thread_name_prefix="headway-handler")
+
+    def start(self) -> None:
+        for _ in range(self._concurrency):
+            self._start_lane()
+
+    def put(self, attempt: Attempt) -> None:
+        """Have an attempt run by the next free lane."""
+        self._ready.put_nowait(attempt)
+
+    def withdraw(self) -> Iterator[Attempt]:
+        """Take back what no lane has begun."""
+        while not self._ready.empty():
+            yield self._ready.get_nowait()
+
+    async def quiet(self) -> None:
+        """Wait until no handler is running."""
+        await self._quiet.wait()
+
+    async def end(self) -> None:
+        """End the lanes; a handler that still runs is cancelled, and its event handed back."""
+        self._cancelling = True
+        for lane in self._lanes:
+            lane.cancel()
+        await asyncio.gather(*self._lanes, return_exceptions=True)
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def _start_lane(self) -> None:
+        # Each in a context of its own, so that a handler's context variables stay its own.
+        lane = asyncio.get_running_loop().create_task(self._lane(), context=self._context.copy())
+        self._lanes.add(lane)
+        lane.add_done_callback(self._lane_over)
+
+    def _lane_over(self, lane: asyncio.Task[None]) -> None:
+        self._lanes.discard(lane)
+        error = None if lane.cancelled() else lane.exception()
+        if error is not None:
+            logging.getLogger("headway").critical("Headway itself failed", exc_info=error)
+            self._broken()
+        elif not self._cancelling:
+            self._start_lane()
+
+    async def _lane(self) -> None:
+        while True:
+            attempt = await self._ready.get()
+            self._running += 1
+            self._quiet.clear()
+            try:
+                self._ended(await self._run(attempt))
+            finally:
+                self._running -= 1
+                if not self._running:
+                    self._quiet.set()
+            if contextvars.copy_context() != self._context:
+                return  # the handler left something in the context: a new lane begins clean
+
+    async def _run(self, attempt: Attempt) -> Ending:
+        recovery, subscription = attempt.recovery, attempt.subscription
+        now = self._clock.now()
+        if not recovery.health.untroubled and not attempt.is_probe:
+            rule = recovery.health.down(subscription.event_type)
+            if rule is not None:
+                return recovery.parked(attempt, rule, now)
+        attempt.started = now
+        buffer = attempt.buffer = Buffer(attempt.key, self._documents)
+        work = Work(buffer, attempt.travel.attempt, self._clock.now)
+        try:
+            if not subscription.is_coroutine:
+                await self._in_thread(attempt, work, buffer)
+            elif subscription.timeout is None:
+                await subscription.handler(attempt.event, work)
+            else:
+                async with asyncio.timeout(subscription.timeout.total_seconds()):
+                    await subscription.handler(attempt.event, work)
+        except asyncio.CancelledError as error:
+            if self._cancelling:
+                return recovery.handed_back(attempt)
+            return recovery.failed(attempt, error, self._clock.now())
+        # sys.exit in a handler is a failure of that event, not an order to the worker.
+        except (Exception, SystemExit) as error:  # noqa: BLE001 (it is classified)
+            return recovery.failed(attempt, error, self._clock.now())
+        finally:
+            buffer.over = True
+        ended = self._clock.now()
+        attempt.seconds = (ended - now).total_seconds()
+        return recovery.done(attempt, ended)
+
+    async def _in_thread(self, attempt: Attempt, work: Work, buffer: Buffer) -> None:
+        loop = asyncio.get_running_loop()
+        context = contextvars.copy_context()
+        blocking = BlockingWork(work, buffer, loop)
+        handler = attempt.subscription.handler
+        answer = await loop.run_in_executor(
+            self._threads, context.run, handler, attempt.event, blocking
+        )
+        if inspect.isawaitable(answer):  # a plain function that gives back a coroutine
+            await answer

@@ -1,0 +1,65 @@
+"""Put events into the bus from outside of any handler."""
+
+from typing import Any
+
+from headway.core.event import FIRST_GENERATION, Event, encode
+from headway.core.routing import checked_name
+from headway.core.travel import Travel, instant
+from headway.ports.bus import Bus, Message
+from headway.ports.chance import Chance
+from headway.ports.clock import Clock
+
+
+class Publisher:
+    """Publishes; what it returned for is stored."""
+
+    def __init__(self, bus: Bus, clock: Clock, chance: Chance) -> None:
+        self._bus = bus
+        self._clock = clock
+        self._chance = chance
+
+    async def publish(
+        self,
+        event_type: str,
+        data: Any = None,
+        *,
+        event_id: str | None = None,
+        version: str = "1.0",
+    ) -> int:
+        """Publish one event; say how many queues took it. 0: no service takes this type."""
+        return await self.publish_all([(event_type, data)], event_id=event_id, version=version)
+
+    async def publish_all(
+        self,
+        events: "list[tuple[str, Any]]",
+        *,
+        event_id: str | None = None,
+        version: str = "1.0",
+    ) -> int:
+        """Publish many events in one commit: all of them, or none."""
+        now = instant(self._clock.now())
+        messages = []
+        for event_type, data in events:
+            checked_name("event_type", event_type)
+            named = event_id or self._chance.token()
+            event = Event(event_type, named, now, version, {} if data is None else data)
+            messages.append(message_of(encode(event), event_type, named))
+        return sum(await self._bus.publish(messages))
+
+    async def publish_bytes(
+        self, body: bytes, event_type: str, *, operation: str | None = None
+    ) -> int:
+        """Publish bytes as they are."""
+        return sum(
+            await self._bus.publish(
+                [message_of(body, event_type, operation or self._chance.token())]
+            )
+        )
+
+
+def message_of(body: bytes, event_type: str, operation: str) -> Message:
+    return Message(
+        body=body,
+        travel=Travel(operation=operation, generation=FIRST_GENERATION),
+        event_type=event_type,
+    )

@@ -1,0 +1,183 @@
+"""A service: which events it handles, and by which rules. It declares; a worker runs it."""
+
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any, TypeVar
+
+import msgspec
+
+from headway.core.backoff import Exponential, NoJitter
+from headway.core.catalogue import EVERYTHING
+from headway.core.classify import Classifier
+from headway.core.errors import ConfigurationError
+from headway.core.event import Event, idempotency_key
+from headway.core.health import FloodRule, OutageRule
+from headway.core.policy import RetryConfig, RetryPolicy
+from headway.core.routing import checked_name, failed_queue_name, queue_name
+from headway.ports.bus import Queue
+
+Handler = Callable[..., Any]
+H = TypeVar("H", bound=Handler)
+Dedup = str | Callable[[Event], str]
+
+TRANSIENT = RetryPolicy(
+    max_attempts=3,
+    backoff=Exponential(base=timedelta(seconds=5), cap=timedelta(seconds=60), jitter=NoJitter()),
+    ttl=timedelta(minutes=30),
+)
+"""Three tries, 5 and 10 seconds apart: for faults of the infrastructure and unknown errors."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subscription:
+    """One handler, and how the events that it gets are read, named and ended."""
+
+    service: str
+    event_type: str
+    handler: Handler
+    queue: str
+    is_coroutine: bool
+    failed: str | None = None
+    dedup: Dedup | None = None
+    documents: tuple[str, str] | None = None
+    data: msgspec.json.Decoder[Any] | None = None
+    timeout: timedelta | None = None
+
+    def name_work(self, event: Event, operation: str) -> str:
+        """Give the idempotency key of an event."""
+        if self.dedup is None:
+            return idempotency_key(self.service, [event.event_id or operation])
+        if callable(self.dedup):
+            return self.dedup(event)
+        return idempotency_key(self.service, _ids(event.data, self.dedup))
+
+    def ids(self, event: Event) -> list[str]:
+        """Give the ids of the documents that an event is about."""
+        return [] if self.documents is None else _ids(event.data, self.documents[1])
+
+
+@dataclass(eq=False)
+class Service:
+    """Handlers subscribed to event types, under one name.
+
+    Args:
+        name: What logs, metrics, queues and records call it.
+        retry: The schedule for documents that are not visible yet; from RETRY_* if not given.
+        transient: The schedule for faults of the infrastructure and for unknown errors.
+        classifier: What an exception means.
+        failed_queue: Where letters go; `<name>.failed` if not given.
+        outage: When a dependency counts as down.
+        flood: When a stream of letters is taken for a bad deploy.
+    """
+
+    name: str
+    retry: RetryConfig | None = field(default=None, kw_only=True)
+    transient: RetryPolicy = field(default=TRANSIENT, kw_only=True)
+    classifier: Classifier = field(default=EVERYTHING, kw_only=True)
+    failed_queue: str = field(default="", kw_only=True)
+    outage: OutageRule = field(default=OutageRule(), kw_only=True)
+    flood: FloodRule = field(default=FloodRule(), kw_only=True)
+    subscriptions: dict[tuple[str, str], Subscription] = field(
+        default_factory=dict, init=False, repr=False
+    )
+    """By queue and event type."""
+
+    def __post_init__(self) -> None:
+        checked_name("service", self.name)
+        self.failed_queue = checked_name(
+            "failed_queue", self.failed_queue or failed_queue_name(self.name)
+        )
+
+    def on(
+        self,
+        event_type: str,
+        *,
+        failed: str | None = None,
+        dedup: Dedup | None = None,
+        documents: tuple[str, str] | None = None,
+        data: type | None = None,
+        queue: str | None = None,
+        timeout: timedelta | None = None,
+    ) -> Callable[[H], H]:
+        """Handle events of one type with the decorated function: `handler(event, work)`.
+
+        Args:
+            event_type: The type, as it stands in the event.
+            failed: Type of the event that is published, once, when one ends as a letter.
+            dedup: Field of the data that holds the ids by which work is recognised, or a function
+                of the event that gives the key. Without it, the event's own id.
+            documents: Collection, and the field of the data that holds the ids of its documents:
+                their attempts are counted and their status is set.
+            data: A msgspec Struct (or another type that msgspec knows) for the event's data.
+            queue: Name of the queue; `<service>.<routing key>` if not given.
+            timeout: How long one attempt may take, for coroutines.
+        """
+        checked_name("event_type", event_type)
+        name = checked_name("queue", queue or queue_name(self.name, event_type))
+        if (name, event_type) in self.subscriptions:
+            raise ConfigurationError(
+                f"{self.name}: {event_type} has a handler already; one queue can have only one "
+                "for each type: call both from one handler, or name another queue"
+            )
+        if name == self.failed_queue:
+            raise ConfigurationError(
+                f"queue={name!r} is not accepted: letters are kept there; use another name"
+            )
+
+        def decorate(handler: H) -> H:
+            _check_handler(handler)
+            coroutine = inspect.iscoroutinefunction(inspect.unwrap(handler)) or (
+                inspect.iscoroutinefunction(getattr(handler, "__call__", None))  # noqa: B004
+            )
+            if timeout is not None and not coroutine:
+                raise ConfigurationError(
+                    f"timeout={timeout} is not accepted for {handler!r}: a thread cannot be "
+                    "stopped from outside; make it a coroutine, or limit what it waits for"
+                )
+            self.subscriptions[name, event_type] = Subscription(
+                service=self.name,
+                event_type=event_type,
+                handler=handler,
+                queue=name,
+                is_coroutine=coroutine,
+                failed=failed,
+                dedup=dedup,
+                documents=documents,
+                data=None if data is None else msgspec.json.Decoder(data),
+                timeout=timeout,
+            )
+            return handler
+
+        return decorate
+
+    def queues(self) -> Sequence[Queue]:
+        """Give the queues that this service takes from."""
+        types: dict[str, list[str]] = {}
+        for queue, event_type in self.subscriptions:
+            types.setdefault(queue, []).append(event_type)
+        return [
+            Queue(name=name, event_types=tuple(kinds), failed=self.failed_queue)
+            for name, kinds in types.items()
+        ]
+
+
+def _check_handler(handler: Handler) -> None:
+    if not callable(handler):
+        raise ConfigurationError(f"{handler!r} is no handler: decorate a function (event, work)")
+    try:
+        inspect.signature(handler).bind(None, None)
+    except TypeError:
+        raise ConfigurationError(
+            f"{handler!r} is no handler: it must take two arguments, (event, work)"
+        ) from None
+
+
+def _ids(data: Any, name: str) -> list[str]:
+    found = data.get(name) if isinstance(data, dict) else getattr(data, name, None)
+    if isinstance(found, str | int):
+        return [str(found)]
+    if not isinstance(found, list | tuple) or not found:
+        raise ValueError(f"data.{name} should hold the ids that name the work, not {found!r:.80}")
+    return [str(each) for each in found]

@@ -1,0 +1,215 @@
+"""The unit of work: what a handler reads, writes and publishes, committed as one.
+
+Nothing that is written here happens before the handler has returned. Then everything takes effect
+in one commit, together with the record that the event is done; or nothing does.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
+from hashlib import sha256
+from typing import Any
+from uuid import UUID
+
+import msgspec
+
+from headway.core.errors import DocumentNotFoundError, WorkOverError
+from headway.core.event import Event, encode
+from headway.core.travel import Travel, instant
+from headway.core.writes import (
+    ID,
+    Add,
+    Document,
+    Increment,
+    InsertNew,
+    Update,
+    Write,
+    applied,
+    matches,
+    target,
+)
+from headway.ports.bus import Message
+from headway.ports.commit import TransactionBody
+from headway.ports.documents import Documents
+
+
+class Buffer:
+    """What has been written and published so far."""
+
+    __slots__ = ("bodies", "key", "outgoing", "over", "store", "writes")
+
+    def __init__(self, key: str, store: Documents) -> None:
+        self.key = key
+        self.store = store
+        self.over = False
+        self.writes: list[Write] = []
+        self.outgoing: list[Message] = []
+        self.bodies: list[TransactionBody] = []
+
+    def check(self) -> None:
+        if self.over:
+            raise WorkOverError(self.key)
+
+
+class Work:
+    """Given to a handler with its event."""
+
+    __slots__ = ("_buffer", "_now", "attempt")
+
+    def __init__(self, buffer: Buffer, attempt: int, now: Callable[[], datetime]) -> None:
+        self.attempt = attempt
+        """The number of this attempt at the event, from 1."""
+        self._buffer = buffer
+        self._now = now
+
+    @property
+    def key(self) -> str:
+        """Names this piece of work, the same in every attempt: pass it on to whoever takes keys."""
+        return self._buffer.key
+
+    def documents(self, collection: str) -> "Collection":
+        """Give a collection to read from and to write to."""
+        return Collection(self._buffer, collection)
+
+    def publish(
+        self,
+        event_type: str,
+        data: Any = None,
+        *,
+        event_id: str | None = None,
+        version: str = "1.0",
+    ) -> None:
+        """Publish an event when this work is committed.
+
+        Its id is made from this work and its place in it, so that every attempt gives the same.
+        """
+        buffer = self._buffer
+        buffer.check()
+        named = event_id or nth_id(buffer.key, len(buffer.outgoing))
+        given = {} if data is None else data
+        event = Event(event_type, named, instant(self._now()), version, given)
+        buffer.outgoing.append(
+            Message(body=encode(event), travel=Travel(operation=named), event_type=event_type)
+        )
+
+    def transaction(self, body: TransactionBody) -> None:
+        """Run `body(connection)` inside the commit, for tables of your own.
+
+        It must leave COMMIT and ROLLBACK to the commit. What it raises fails the attempt.
+        """
+        self._buffer.check()
+        self._buffer.bodies.append(body)
+
+
+class Writing:
+    """The writing half of a collection, the same for both kinds of handlers."""
+
+    def __init__(self, buffer: Buffer, collection: str) -> None:
+        self._buffer = buffer
+        self._name = collection
+
+    def insert_new(self, documents: Document | Iterable[Document]) -> None:
+        """Insert documents that are not there yet; those that are, by `_id`, are left alone."""
+        given = [documents] if isinstance(documents, dict) else documents
+        for document in given:
+            copy = _copied(document)
+            if not isinstance(copy.get(ID), str) or not copy[ID]:
+                raise ValueError(
+                    f"{self._name}: a document for insert_new needs a text under {ID!r}, "
+                    "made from what it is about, so that a second attempt makes the same"
+                )
+            self._write(InsertNew(self._name, copy))
+
+    def add(self, document: Document) -> None:
+        """Append a document; if it has no `_id`, one is made for it."""
+        copy = _copied(document)
+        self._buffer.check()
+        # Made from the work: the same in every attempt, and different for each document of it.
+        copy.setdefault(ID, nth_id(self._buffer.key, len(self._buffer.writes), "add"))
+        self._write(Add(self._name, copy))
+
+    def update(
+        self, document_id: str, changes: Document, *, expect: Document | None = None
+    ) -> None:
+        """Change fields, if those in `expect` still hold what you read.
+
+        If they do not, the handler runs again at once, within the same attempt. A document that
+        is not there is DocumentNotFoundError.
+        """
+        self._write(
+            Update(
+                self._name,
+                document_id,
+                _copied(changes),
+                None if expect is None else _copied(expect),
+            )
+        )
+
+    def increment(self, document_id: str, field: str, by: float = 1) -> None:
+        """Add to a number; what is missing counts as 0."""
+        self._write(Increment(self._name, document_id, field, by))
+
+    def _write(self, write: Write) -> None:
+        self._buffer.check()
+        self._buffer.writes.append(write)
+
+    async def _get(self, document_id: str) -> Document | None:
+        return (await self._fetch([document_id])).get(document_id)
+
+    async def _require(self, ids: str | Iterable[str]) -> list[Document]:
+        wanted = [ids] if isinstance(ids, str) else list(ids)
+        found = await self._fetch(wanted)
+        missing = [each for each in dict.fromkeys(wanted) if each not in found]
+        if missing:
+            raise DocumentNotFoundError(self._name, missing)
+        return [found[each] for each in wanted]
+
+    async def _find(self, where: Mapping[str, Any], limit: int) -> list[Document]:
+        stored = await self._buffer.store.find(self._name, where, limit)
+        touched = {target(write) for write in self._own()}
+        if not touched:
+            return list(stored)
+        kept = [each for each in stored if each[ID] not in touched]
+        own = (await self._fetch(sorted(touched))).values()
+        both = [*kept, *(each for each in own if matches(each, where))]
+        return sorted(both, key=lambda each: str(each[ID]))[:limit]
+
+    async def _fetch(self, ids: Sequence[str]) -> dict[str, Document]:
+        found = dict(await self._buffer.store.fetch(self._name, ids))
+        wanted = set(ids)
+        for write in self._own():
+            if (where := target(write)) in wanted:
+                found[where] = applied(write, found.get(where))
+        return found
+
+    def _own(self) -> list[Write]:
+        return [write for write in self._buffer.writes if write.collection == self._name]
+
+
+class Collection(Writing):
+    """Documents of one collection, for handlers that are coroutines. Reads see own writes."""
+
+    async def get(self, document_id: str) -> Document | None:
+        """Give a document, or None."""
+        return await self._get(document_id)
+
+    async def require(self, ids: str | Iterable[str]) -> list[Document]:
+        """Give documents that must be there; DocumentNotFoundError names every missing one."""
+        return await self._require(ids)
+
+    async def find(self, where: Mapping[str, Any], *, limit: int = 1000) -> list[Document]:
+        """Give documents whose fields hold these values, in the order of their ids."""
+        return await self._find(where, limit)
+
+
+def _copied(document: Document) -> Document:
+    """Keep what was written as it was then, and refuse at once what is no JSON."""
+    copy = msgspec.json.decode(msgspec.json.encode(document))
+    if not isinstance(copy, dict):
+        raise TypeError(f"a document is a dict, not {type(document).__name__}: {document!r:.80}")
+    return copy
+
+
+def nth_id(key: str, index: int, kind: str = "event") -> str:
+    """Make an id of a piece of work and a place in it: the same in every attempt."""
+    digest = sha256(f"{key}#{kind}#{index}".encode()).digest()
+    return str(UUID(bytes=digest[:16], version=5))

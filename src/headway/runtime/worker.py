@@ -1,0 +1,299 @@
+"""A worker: takes events, gives them to lanes, and has every end committed."""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Any
+
+from headway.core.errors import ConfigurationError
+from headway.core.facts import Fact
+from headway.core.policy import RetryConfig
+from headway.ports.bus import Delivery
+from headway.ports.chance import Chance
+from headway.ports.clock import Clock
+from headway.ports.commit import Finish, Outcome
+from headway.ports.engine import Engine
+from headway.ports.observer import Observer
+from headway.runtime.admission import Admission
+from headway.runtime.attempt import Attempt, Ending
+from headway.runtime.committing import Committer
+from headway.runtime.gate import Gate
+from headway.runtime.housekeeping import Housekeeping
+from headway.runtime.lanes import Lanes
+from headway.runtime.persistence import Persistent
+from headway.runtime.prefetch import Prefetch
+from headway.runtime.recover import Recovery
+from headway.runtime.service import Service
+
+_LOG = logging.getLogger("headway")
+_PATIENCE = timedelta(seconds=1)
+_PROBE_ROUND = timedelta(milliseconds=100)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerSettings:
+    """How much one worker process does at once, and how it stops."""
+
+    concurrency: int = 10
+    """Handlers that run at the same time."""
+    prefetch: int | None = None
+    """Events taken ahead of the handlers; by their speed if not given."""
+    grace: timedelta = timedelta(seconds=30)
+    """How long handlers may go on after the order to stop."""
+    retention: timedelta = timedelta(days=7)
+    """How long done work is remembered, and a redelivery of it recognised."""
+
+    def __post_init__(self) -> None:
+        for name, value in (("concurrency", self.concurrency), ("prefetch", self.prefetch)):
+            if value is not None and value < 1:
+                raise ConfigurationError(
+                    f"{name}={value!r} is not accepted: use a whole number from 1"
+                )
+
+
+class Worker:
+    """Runs services on an engine, in one process and one event loop."""
+
+    def __init__(
+        self,
+        services: Sequence[Service],
+        engine: Engine,
+        *,
+        clock: Clock,
+        chance: Chance,
+        observer: Observer,
+        retry: RetryConfig | None = None,
+        settings: WorkerSettings | None = None,
+        name: str = "worker",
+    ) -> None:
+        _check(services)
+        self._engine = engine
+        self._clock = clock
+        self._observer = observer
+        self._settings = settings or WorkerSettings()
+        self._recoveries = [
+            Recovery(service, retry or RetryConfig(), chance, worker=name) for service in services
+        ]
+        self._by_queue = {
+            queue.name: recovery
+            for recovery in self._recoveries
+            for queue in recovery.service.queues()
+        }
+        self._persistent = Persistent(clock, chance)
+        self._gate = Gate(self._recoveries)
+        self._prefetch = Prefetch(self._settings.concurrency, self._settings.prefetch)
+        self._admission = Admission(self._by_queue, engine, clock)
+        self._committer = Committer(
+            engine.finisher,
+            clock,
+            chance,
+            rerun=self._rerun,
+            settled=self._settled,
+            tell=self._tell,
+        )
+        self._housekeeping = Housekeeping(engine, clock, chance, self._settings.retention)
+        self._lanes = Lanes(
+            self._settings.concurrency,
+            engine.documents,
+            clock,
+            ended=self._committer.put,
+            broken=self.stop,
+        )
+        self._aside: set[asyncio.Task[Any]] = set()
+        self._in_hand = 0
+        self._moved = asyncio.Event()
+        self._stop = asyncio.Event()
+
+    def stop(self) -> None:
+        """Take nothing more, finish what is running, hand the rest back, and end."""
+        self._stop.set()
+
+    def reload(self, retry: RetryConfig) -> None:
+        """Take new retry settings, and go on if a flood of letters had paused a service."""
+        for recovery in self._recoveries:
+            before = recovery.retry
+            recovery.configure(retry)
+            _LOG.info(
+                "Retry settings of %s reloaded: %s -> %s",
+                recovery.service.name,
+                before,
+                recovery.retry,
+            )
+        for fact in self._gate.resume():
+            self._tell(fact)
+
+    async def run(self) -> None:
+        """Work until `stop` is called."""
+        queues = [queue for each in self._recoveries for queue in each.service.queues()]
+        await self._engine.bus.open(queues)
+        committing = asyncio.create_task(self._committer.run())
+        feeding = asyncio.create_task(self._feed())
+        keeping = asyncio.create_task(self._housekeeping.run())
+        stopping = asyncio.create_task(self._until_stopped())
+        self._lanes.start()
+        tasks = {committing, feeding, keeping, stopping}
+        try:
+            ended, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in ended - {stopping}:
+                task.result()  # they never end by themselves: raise what ended this one
+        finally:
+            await _cancel(feeding, keeping, stopping)
+            await self._drain()
+            await _cancel(committing, *self._aside)
+            await self._engine.bus.close()
+
+    async def _drain(self) -> None:
+        """Hand back what has not begun, and give the rest its time."""
+        for attempt in self._lanes.withdraw():
+            self._committer.put(attempt.recovery.handed_back(attempt))
+        over = asyncio.create_task(self._clock.wait(self._settings.grace))
+        running = asyncio.create_task(self._lanes.quiet())
+        await asyncio.wait({over, running}, return_when=asyncio.FIRST_COMPLETED)
+        await self._lanes.end()
+        # What ended must be committed. If the engine is away, it is not worth waiting for ever:
+        # whatever is not settled comes back to another worker.
+        flushed = asyncio.create_task(self._committer.flush())
+        await asyncio.wait({over, flushed}, return_when=asyncio.FIRST_COMPLETED)
+        await _cancel(over, running, flushed)
+
+    async def _until_stopped(self) -> None:
+        await self._stop.wait()
+
+    async def _feed(self) -> None:
+        while True:
+            room = self._prefetch.target - self._in_hand
+            # Half empty, or nearly: taking for every single event that ends would cost as much
+            # as the event itself.
+            if room * 2 < self._prefetch.target:
+                await self._until_moved()
+                continue
+            self._prefetch.emptied(self._clock.now())
+            await self._fill(self._prefetch.target - self._in_hand)
+
+    async def _fill(self, room: int) -> None:
+        now = self._clock.now()
+        plan = self._gate.plan(now)
+        for queue in plan.probes:
+            await self._probe(queue)
+        if plan.open:
+            closed = len(plan.open) < len(self._by_queue)
+            patience = _PROBE_ROUND if closed else _PATIENCE
+            taken = await self._take(plan.open, room, patience)
+            if taken:
+                self._prefetch.took(self._clock.now())
+                await self._admit(taken)
+        elif not plan.probes:
+            await self._clock.wait(_PROBE_ROUND)
+
+    async def _probe(self, queue: str) -> None:
+        taken = await self._take([queue], 1)
+        if taken:
+            self._gate.probing(self._by_queue[queue], queue, self._clock.now())
+            await self._admit(taken, is_probe=True)
+
+    async def _take(
+        self, queues: Sequence[str], limit: int, patience: timedelta = timedelta()
+    ) -> Sequence[Delivery]:
+        return await self._persistent.ask(
+            "give events", lambda: self._engine.bus.take(queues, limit, patience)
+        )
+
+    async def _admit(self, taken: Sequence[Delivery], *, is_probe: bool = False) -> None:
+        self._in_hand += len(taken)
+        admitted = await self._persistent.ask(
+            "say what has been done", lambda: self._admission.admit(taken)
+        )
+        for ending in admitted.endings:
+            self._committer.put(ending)
+        for attempt in admitted.attempts:
+            attempt.is_probe = is_probe
+            self._lanes.put(attempt)
+        if admitted.suspects:
+            await self._run_alone(admitted.suspects)
+
+    async def _run_alone(self, suspects: Sequence[Attempt]) -> None:
+        """Run events that may have killed their worker one at a time, with nothing beside them."""
+        left = len(suspects)
+        for attempt in suspects:
+            while self._in_hand > left:
+                await self._until_moved()
+            begin = partial(self._engine.bus.begin, attempt.delivery)
+            if not await self._persistent.ask("record a begin", begin):
+                self._count(-1)
+            else:
+                self._tell(attempt.recovery.suspected(attempt))
+                self._lanes.put(attempt)
+            left -= 1
+        while self._in_hand > 0:
+            await self._until_moved()
+
+    def _rerun(self, attempt: Attempt, delay: timedelta) -> None:
+        """Run a handler again at once, within the same attempt: its commit came too late."""
+
+        async def later() -> None:
+            await self._clock.wait(delay)
+            self._lanes.put(attempt)
+
+        self._put_aside(asyncio.create_task(later()))
+
+    def _settled(self, ending: Ending, finish: Finish) -> None:
+        self._count(-1)
+        attempt, now = ending.attempt, self._clock.now()
+        if attempt is not None and attempt.is_probe:
+            self._gate.probed(attempt.delivery.queue)
+        if finish.outcome is not Outcome.COMMITTED or not (ending.handled or ending.permanent):
+            return
+        self._watch(ending, now)
+
+    def _watch(self, ending: Ending, now: datetime) -> None:
+        recovery, attempt = ending.recovery, ending.attempt
+        flood = self._gate.ended(recovery, now, permanent=ending.permanent)
+        if flood is not None:
+            self._tell(flood)
+        if not ending.handled or attempt is None or recovery.health.untroubled:
+            return
+        for back in recovery.health.succeeded(attempt.subscription.event_type, now):
+            self._tell(back)
+            resume = partial(self._engine.bus.resume, attempt.delivery.queue)
+            self._put_aside(asyncio.create_task(self._persistent.ask("resume a queue", resume)))
+
+    def _count(self, by: int) -> None:
+        self._in_hand += by
+        self._moved.set()
+
+    async def _until_moved(self) -> None:
+        self._moved.clear()
+        await self._moved.wait()
+
+    def _put_aside(self, task: asyncio.Task[Any]) -> None:
+        self._aside.add(task)
+        task.add_done_callback(self._aside.discard)
+
+    def _tell(self, fact: Fact) -> None:
+        self._observer.tell(fact)
+
+
+def _check(services: Sequence[Service]) -> None:
+    names = [service.name for service in services]
+    queues = [queue.name for service in services for queue in service.queues()]
+    for kind, found in (("service", names), ("queue", queues)):
+        twice = sorted({each for each in found if found.count(each) > 1})
+        if twice:
+            raise ConfigurationError(
+                f"{kind} {twice[0]!r} is there twice: give each {kind} a name of its own"
+            )
+    for service in services:
+        if not service.subscriptions:
+            raise ConfigurationError(
+                f"service {service.name!r} handles nothing: subscribe a handler with "
+                f"@{service.name}.on(...)"
+            )
+
+
+async def _cancel(*tasks: asyncio.Task[Any]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

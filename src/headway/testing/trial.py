@@ -1,0 +1,117 @@
+"""Try services without any server: an engine in memory, a clock that jumps, facts that are kept."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Any
+
+from headway.adapters.memory.engine import memory_engine
+from headway.adapters.memory.state import State
+from headway.core.letter import Letter
+from headway.core.policy import RetryConfig
+from headway.core.writes import Document
+from headway.ports.chance import Chance
+from headway.ports.places import Count
+from headway.runtime.publisher import Publisher
+from headway.runtime.service import Service
+from headway.runtime.worker import Worker, WorkerSettings
+from headway.testing.chance import Seeded
+from headway.testing.clock import VirtualClock
+from headway.testing.facts import Recorder
+
+_ROUND = timedelta(milliseconds=100)
+_A_DAY = timedelta(days=1)
+
+
+class Trial:
+    """Services under test.
+
+    >>> trial = Trial(service)                                        # doctest: +SKIP
+    >>> await trial.publish("OrderPlaced", {"order": "a"})            # doctest: +SKIP
+    >>> await trial.run()                                             # doctest: +SKIP
+    >>> assert await trial.letters("orders.failed") == []             # doctest: +SKIP
+    """
+
+    def __init__(
+        self,
+        *services: Service,
+        clock: VirtualClock | None = None,
+        chance: Chance | None = None,
+        retry: RetryConfig | None = None,
+        settings: WorkerSettings | None = None,
+    ) -> None:
+        self.services = services
+        self.clock = clock or VirtualClock()
+        self.facts = Recorder()
+        self.state = State()
+        self.chance = chance or Seeded()
+        self._retry = retry
+        self._settings = settings
+        self.engine = memory_engine(self.clock, self.chance, self.state)
+        self.publisher = Publisher(self.engine.bus, self.clock, self.chance)
+        self._opened = False
+
+    async def publish(
+        self, event_type: str, data: Any = None, *, event_id: str | None = None
+    ) -> int:
+        """Publish an event; say how many queues took it."""
+        await self.open()
+        return await self.publisher.publish(event_type, data, event_id=event_id)
+
+    async def open(self) -> None:
+        """Declare the queues of all services."""
+        if not self._opened:
+            await self.engine.bus.open(
+                [queue for service in self.services for queue in service.queues()]
+            )
+            self._opened = True
+
+    async def run(self, *, at_most: timedelta = _A_DAY) -> None:
+        """Let a worker run until every event has ended, or so much time has passed."""
+        await self.open()
+        async with self.running():
+            end = self.clock.now() + at_most
+            while self.clock.now() < end and not at_rest(await self.count()):
+                await self.clock.wait(_ROUND)
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[Worker]:
+        """Have a worker running inside the block; it is stopped at the end."""
+        worker = Worker(
+            self.services,
+            memory_engine(self.clock, self.chance, self.state),
+            clock=self.clock,
+            chance=self.chance,
+            observer=self.facts,
+            retry=self._retry,
+            settings=self._settings,
+        )
+        task = asyncio.create_task(worker.run())
+        try:
+            yield worker
+        finally:
+            worker.stop()
+            await task
+
+    async def count(self) -> Count:
+        """Count every place."""
+        return await self.engine.places.count()
+
+    async def letters(self, queue: str) -> Sequence[Letter]:
+        """Give the letters of a failed queue."""
+        return await self.engine.letters.read(queue, 1_000_000)
+
+    async def documents(
+        self, collection: str, where: Mapping[str, Any] | None = None
+    ) -> Sequence[Document]:
+        """Give the documents of a collection."""
+        return await self.engine.documents.find(collection, where or {}, 1_000_000)
+
+
+def at_rest(count: Count) -> bool:
+    """Say whether everything has ended."""
+    return not any(
+        queue.ready or queue.leased or queue.delayed or queue.parked or queue.held
+        for queue in count.queues
+    )
