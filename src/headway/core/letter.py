@@ -22,6 +22,7 @@ class Letter(msgspec.Struct, frozen=True, kw_only=True):
     """The bytes, where they are no JSON or would not come out the same."""
     idempotency_key: str
     attempt_count: int
+    """Retries after the first call, as operators count them; `attempts` has them all."""
     last_error: str
     error_type: str
     abandoned_reason: str
@@ -70,7 +71,7 @@ def write_letter(
         original_event=original,
         original_base64=in_base64,
         idempotency_key=idempotency_key,
-        attempt_count=travel.failures,
+        attempt_count=max(travel.failures - 1, 0),
         last_error=last_error,
         error_type=error_type,
         abandoned_reason=str(reason),

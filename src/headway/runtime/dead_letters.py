@@ -1,6 +1,6 @@
 """The end without success: a letter, a record that it ended so, and one event that tells others."""
 
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from headway.core.action import Reason
@@ -65,7 +65,7 @@ def dead(
         unit,
         recovery,
         attempt,
-        (_told(recovery, letter, reason, now - (travel.first_seen or now), failure),),
+        (_told(recovery, letter, reason, travel, now=now, failure=failure),),
         permanent=reason is Reason.NON_RETRYABLE,
         error=error,
     )
@@ -107,7 +107,7 @@ def unread(
         letter=letter,
         failed_queue=recovery.service.failed_queue,
     )
-    told = _told(recovery, letter, reason, timedelta(), None)
+    told = _told(recovery, letter, reason, travel, now=now)
     return Ending(unit, recovery, None, (told,), error=error)
 
 
@@ -149,8 +149,10 @@ def _told(
     recovery: "Recovery",
     letter: Letter,
     reason: Reason,
-    elapsed: timedelta,
-    failure: Failure | None,
+    travel: Travel,
+    *,
+    now: datetime,
+    failure: Failure | None = None,
 ) -> DeadLettered:
     return DeadLettered(
         service=letter.service_name,
@@ -159,10 +161,10 @@ def _told(
         letter_id=letter.letter_id,
         failed_queue=recovery.service.failed_queue,
         reason=reason,
-        attempts=letter.attempt_count,
+        attempts=travel.failures,
         error_type=letter.error_type,
         last_error=letter.last_error,
-        elapsed=elapsed,
+        elapsed=now - (travel.first_seen or now),
         failure=failure,
     )
 

@@ -44,6 +44,11 @@ class Lanes:
         self._context = contextvars.copy_context()
         self._threads = ThreadPoolExecutor(concurrency, thread_name_prefix="headway-handler")
 
+    @property
+    def load(self) -> int:
+        """How many attempts are waiting or running."""
+        return self._ready.qsize() + self._running
+
     def start(self) -> None:
         for _ in range(self._concurrency):
             self._start_lane()

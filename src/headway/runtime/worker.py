@@ -11,7 +11,6 @@ from typing import Any
 from headway.core.errors import ConfigurationError
 from headway.core.facts import Fact
 from headway.core.policy import RetryConfig
-from headway.ports.bus import Delivery
 from headway.ports.chance import Chance
 from headway.ports.clock import Clock
 from headway.ports.commit import Finish, Outcome
@@ -20,6 +19,7 @@ from headway.ports.observer import Observer
 from headway.runtime.admission import Admission
 from headway.runtime.attempt import Attempt, Ending
 from headway.runtime.committing import Committer
+from headway.runtime.feeding import Feeder
 from headway.runtime.gate import Gate
 from headway.runtime.housekeeping import Housekeeping
 from headway.runtime.lanes import Lanes
@@ -29,8 +29,6 @@ from headway.runtime.recover import Recovery
 from headway.runtime.service import Service
 
 _LOG = logging.getLogger("headway")
-_PATIENCE = timedelta(seconds=1)
-_PROBE_ROUND = timedelta(milliseconds=100)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,15 +75,13 @@ class Worker:
         self._recoveries = [
             Recovery(service, retry or RetryConfig(), chance, worker=name) for service in services
         ]
-        self._by_queue = {
+        by_queue = {
             queue.name: recovery
             for recovery in self._recoveries
             for queue in recovery.service.queues()
         }
         self._persistent = Persistent(clock, chance)
         self._gate = Gate(self._recoveries)
-        self._prefetch = Prefetch(self._settings.concurrency, self._settings.prefetch)
-        self._admission = Admission(self._by_queue, engine, clock)
         self._committer = Committer(
             engine.finisher,
             clock,
@@ -99,12 +95,22 @@ class Worker:
             self._settings.concurrency,
             engine.documents,
             clock,
-            ended=self._committer.put,
+            ended=self._ended,
             broken=self.stop,
         )
         self._aside: set[asyncio.Task[Any]] = set()
-        self._in_hand = 0
-        self._moved = asyncio.Event()
+        self._feeder = Feeder(
+            engine.bus,
+            Admission(by_queue, engine, clock),
+            self._gate,
+            self._lanes,
+            recoveries=by_queue,
+            prefetch=Prefetch(self._settings.concurrency, self._settings.prefetch),
+            persistent=self._persistent,
+            clock=clock,
+            ended=self._committer.put,
+            tell=self._tell,
+        )
         self._stop = asyncio.Event()
 
     def stop(self) -> None:
@@ -130,7 +136,7 @@ class Worker:
         queues = [queue for each in self._recoveries for queue in each.service.queues()]
         await self._engine.bus.open(queues)
         committing = asyncio.create_task(self._committer.run())
-        feeding = asyncio.create_task(self._feed())
+        feeding = asyncio.create_task(self._feeder.run())
         keeping = asyncio.create_task(self._housekeeping.run())
         stopping = asyncio.create_task(self._until_stopped())
         self._lanes.start()
@@ -162,74 +168,6 @@ class Worker:
     async def _until_stopped(self) -> None:
         await self._stop.wait()
 
-    async def _feed(self) -> None:
-        while True:
-            room = self._prefetch.target - self._in_hand
-            # Half empty, or nearly: taking for every single event that ends would cost as much
-            # as the event itself.
-            if room * 2 < self._prefetch.target:
-                await self._until_moved()
-                continue
-            self._prefetch.emptied(self._clock.now())
-            await self._fill(self._prefetch.target - self._in_hand)
-
-    async def _fill(self, room: int) -> None:
-        now = self._clock.now()
-        plan = self._gate.plan(now)
-        for queue in plan.probes:
-            await self._probe(queue)
-        if plan.open:
-            closed = len(plan.open) < len(self._by_queue)
-            patience = _PROBE_ROUND if closed else _PATIENCE
-            taken = await self._take(plan.open, room, patience)
-            if taken:
-                self._prefetch.took(self._clock.now())
-                await self._admit(taken)
-        elif not plan.probes:
-            await self._clock.wait(_PROBE_ROUND)
-
-    async def _probe(self, queue: str) -> None:
-        taken = await self._take([queue], 1)
-        if taken:
-            self._gate.probing(self._by_queue[queue], queue, self._clock.now())
-            await self._admit(taken, is_probe=True)
-
-    async def _take(
-        self, queues: Sequence[str], limit: int, patience: timedelta = timedelta()
-    ) -> Sequence[Delivery]:
-        return await self._persistent.ask(
-            "give events", lambda: self._engine.bus.take(queues, limit, patience)
-        )
-
-    async def _admit(self, taken: Sequence[Delivery], *, is_probe: bool = False) -> None:
-        self._in_hand += len(taken)
-        admitted = await self._persistent.ask(
-            "say what has been done", lambda: self._admission.admit(taken)
-        )
-        for ending in admitted.endings:
-            self._committer.put(ending)
-        for attempt in admitted.attempts:
-            attempt.is_probe = is_probe
-            self._lanes.put(attempt)
-        if admitted.suspects:
-            await self._run_alone(admitted.suspects)
-
-    async def _run_alone(self, suspects: Sequence[Attempt]) -> None:
-        """Run events that may have killed their worker one at a time, with nothing beside them."""
-        left = len(suspects)
-        for attempt in suspects:
-            while self._in_hand > left:
-                await self._until_moved()
-            begin = partial(self._engine.bus.begin, attempt.delivery)
-            if not await self._persistent.ask("record a begin", begin):
-                self._count(-1)
-            else:
-                self._tell(attempt.recovery.suspected(attempt))
-                self._lanes.put(attempt)
-            left -= 1
-        while self._in_hand > 0:
-            await self._until_moved()
-
     def _rerun(self, attempt: Attempt, delay: timedelta) -> None:
         """Run a handler again at once, within the same attempt: its commit came too late."""
 
@@ -239,8 +177,12 @@ class Worker:
 
         self._put_aside(asyncio.create_task(later()))
 
+    def _ended(self, ending: Ending) -> None:
+        self._committer.put(ending)
+        self._feeder.moved()
+
     def _settled(self, ending: Ending, finish: Finish) -> None:
-        self._count(-1)
+        self._feeder.settled()
         attempt, now = ending.attempt, self._clock.now()
         if attempt is not None and attempt.is_probe:
             self._gate.probed(attempt.delivery.queue)
@@ -259,14 +201,6 @@ class Worker:
             self._tell(back)
             resume = partial(self._engine.bus.resume, attempt.delivery.queue)
             self._put_aside(asyncio.create_task(self._persistent.ask("resume a queue", resume)))
-
-    def _count(self, by: int) -> None:
-        self._in_hand += by
-        self._moved.set()
-
-    async def _until_moved(self) -> None:
-        self._moved.clear()
-        await self._moved.wait()
 
     def _put_aside(self, task: asyncio.Task[Any]) -> None:
         self._aside.add(task)

@@ -9,6 +9,7 @@ import typer
 from headway import ConfigurationError
 from headway.apps.cli import config, demo, ledger
 from headway.apps.cli.codes import CANNOT_GO_ON
+from headway.apps.cli.run import run as run_command
 
 app = typer.Typer(
     name="headway",
@@ -22,6 +23,7 @@ app = typer.Typer(
 app.add_typer(config.app, name="config")
 app.add_typer(demo.app, name="demo")
 app.add_typer(ledger.app, name="ledger")
+app.command(name="run")(run_command)
 
 
 def _say_version(asked: bool) -> None:

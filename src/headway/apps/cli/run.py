@@ -1,0 +1,91 @@
+"""`headway run`: run services."""
+
+import asyncio
+from datetime import timedelta
+from typing import Annotated
+
+import typer
+
+from headway.apps.cli.logs import LogFormat, write_logs
+
+_STDIN = 0
+_SERVICES = "The services, as MODULE:SERVICE; a MODULE alone stands for all of its own."
+
+
+def run(  # noqa: PLR0917 (typer gives them by name)
+    services: Annotated[list[str], typer.Argument(metavar="MODULE:SERVICE...", help=_SERVICES)],
+    bus: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL", help="The engine. [default: HEADWAY_BUS, or sqlite:///headway.db]"
+        ),
+    ] = None,
+    workers: Annotated[int, typer.Option(min=1, max=256, metavar="NUMBER", help="Processes.")] = 1,
+    concurrency: Annotated[
+        int,
+        typer.Option(min=1, max=10_000, metavar="NUMBER", help="Handlers at once in each process."),
+    ] = 10,
+    prefetch: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=100_000,
+            metavar="NUMBER",
+            help="Events that a process takes ahead. [default: by the speed of the handlers]",
+        ),
+    ] = None,
+    grace: Annotated[
+        float,
+        typer.Option(
+            min=0,
+            max=86_400,
+            metavar="SECONDS",
+            help="How long handlers may go on after the order to stop.",
+        ),
+    ] = 30.0,
+    metrics_port: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            max=65_535,
+            metavar="NUMBER",
+            help="Serve /metrics on this port of localhost. [default: do not]",
+        ),
+    ] = None,
+    metrics_host: Annotated[
+        str, typer.Option(metavar="ADDRESS", help="Address to serve /metrics on.")
+    ] = "127.0.0.1",
+    log_format: Annotated[
+        LogFormat, typer.Option(help="JSON lines, or short ones; auto: by the terminal.")
+    ] = LogFormat.AUTO,
+    as_long_as_stdin: Annotated[bool, typer.Option("--as-long-as-stdin", hidden=True)] = False,
+) -> None:
+    """Run services until told to stop (SIGTERM, Ctrl-C); SIGHUP reloads the retry settings."""
+    from headway.assembly.loading import load_services  # noqa: PLC0415 (a fast start of others)
+    from headway.assembly.serving import Metrics, serve_here, serve_many  # noqa: PLC0415
+    from headway.assembly.supervising import worker_command  # noqa: PLC0415
+    from headway.runtime.worker import WorkerSettings  # noqa: PLC0415
+
+    write_logs(log_format)
+    metrics = None if metrics_port is None else Metrics(host=metrics_host, port=metrics_port)
+    found = load_services(services)
+    if workers > 1:
+        options = ["--concurrency", str(concurrency), "--grace", str(grace)]
+        options += ["--log-format", log_format.value]
+        options += ["--bus", bus] if bus else []
+        options += ["--prefetch", str(prefetch)] if prefetch else []
+        command = worker_command([*services, *options])
+        asyncio.run(serve_many(command, workers, bus=bus, metrics=metrics))
+        return
+    settings = WorkerSettings(
+        concurrency=concurrency, prefetch=prefetch, grace=timedelta(seconds=grace)
+    )
+    asyncio.run(
+        serve_here(
+            found,
+            bus=bus,
+            settings=settings,
+            metrics=metrics,
+            as_long_as_open=_STDIN if as_long_as_stdin else None,
+        )
+    )

@@ -1,0 +1,61 @@
+"""`connect`: publish and operate from a program of one's own."""
+
+from types import TracebackType
+from typing import Any, Self
+
+from headway.assembly.engine import open_engine
+from headway.assembly.retrying import CHANCE, CLOCK
+from headway.ports.places import Count
+from headway.runtime.failed import FailedQueues
+from headway.runtime.publisher import Publisher
+
+
+class Connection:
+    """An open engine, as a program sees it that publishes or operates."""
+
+    def __init__(self, url: str | None) -> None:
+        self._engine = open_engine(url)
+        self._publisher = Publisher(self._engine.bus, CLOCK, CHANCE)
+        self.failed = FailedQueues(self._engine, CLOCK)
+        """Letters: inspect, requeue, export, purge."""
+
+    async def publish(
+        self,
+        event_type: str,
+        data: Any = None,
+        *,
+        event_id: str | None = None,
+        version: str = "1.0",
+    ) -> int:
+        """Publish an event; when it returns, the event is stored.
+
+        Says how many queues took it. 0: no service that handles this type was ever started here.
+        """
+        return await self._publisher.publish(event_type, data, event_id=event_id, version=version)
+
+    async def count(self) -> Count:
+        """Count where everything is."""
+        return await self._engine.places.count()
+
+    async def close(self) -> None:
+        await self._engine.bus.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+
+def connect(url: str | None = None) -> Connection:
+    """Open an engine, to publish and to operate.
+
+    Use it as `async with connect() as headway: await headway.publish(...)`. Without a URL it is
+    the engine that HEADWAY_BUS names, or sqlite:///headway.db.
+    """
+    return Connection(url)

@@ -1,0 +1,69 @@
+"""Find services by the names that a person types: `package.module:service`."""
+
+import importlib
+import sys
+from collections.abc import Iterable
+from difflib import get_close_matches
+from pathlib import Path
+from types import ModuleType
+
+from headway.core.errors import ConfigurationError
+from headway.runtime.service import Service
+
+
+def load_services(names: Iterable[str]) -> list[Service]:
+    """Import services; a module without a name behind it gives all of its own."""
+    folder = str(Path.cwd())
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    found: list[Service] = []
+    for name in names:
+        found.extend(service for service in _load(name) if service not in found)
+    return found
+
+
+def _load(name: str) -> list[Service]:
+    place, _, attribute = name.partition(":")
+    module = _module(name, place)
+    if attribute:
+        value = getattr(module, attribute, None)
+        if not isinstance(value, Service):
+            raise ConfigurationError(
+                f"{name!r} is no service{_meant(module, attribute)}; name it as MODULE:SERVICE"
+            )
+        return [value]
+    services = [value for value in vars(module).values() if isinstance(value, Service)]
+    if not services:
+        raise ConfigurationError(
+            f"{place!r} holds no service: make one with Service(...) and name it as MODULE:SERVICE"
+        )
+    return services
+
+
+def _module(name: str, place: str) -> ModuleType:
+    if place.endswith(".py"):
+        raise ConfigurationError(
+            f"{name!r} is not accepted: name the module as Python imports it, "
+            f"{place.removesuffix('.py').replace('/', '.')}"
+        )
+    try:
+        return importlib.import_module(place)
+    except ModuleNotFoundError as missing:
+        if missing.name is None or not f"{place}.".startswith(f"{missing.name}."):
+            raise  # found, and something that it imports is not
+        raise ConfigurationError(
+            f"{name!r} is not accepted: there is no module {missing.name!r} here "
+            f"({Path.cwd().name}/) nor installed"
+        ) from None
+    except ValueError:
+        raise ConfigurationError(
+            f"{name!r} is not accepted: use MODULE:SERVICE, such as shop:orders"
+        ) from None
+
+
+def _meant(module: ModuleType, attribute: str) -> str:
+    known = [key for key, value in vars(module).items() if isinstance(value, Service)]
+    close = get_close_matches(attribute, known, n=1)
+    if close:
+        return f", did you mean {module.__name__}:{close[0]}?"
+    return f" (there are: {', '.join(known)})" if known else ""

@@ -1,0 +1,41 @@
+"""The metrics of service authors, as METRICS_BACKEND says."""
+
+from functools import cache
+
+from headway.adapters.noop.metrics import NoOpMetricsCollector
+from headway.assembly.settings import environment
+from headway.core.errors import ConfigurationError
+from headway.ports.metrics import Metrics
+
+SETTING = "METRICS_BACKEND"
+
+
+def create_metrics_collector() -> Metrics:
+    """Give what counts and measures for a service: `increment`, `observe` and `gauge`.
+
+    METRICS_BACKEND is `prometheus`, for prometheus-client's own registry, or `noop`, the default.
+    """
+    given = environment().get(SETTING, "").strip()
+    match given.lower():
+        case "" | "noop":
+            return NoOpMetricsCollector()
+        case "prometheus":
+            return _prometheus()
+        case "prometheus_pushgateway":
+            why = "pushing comes with the sweeper; until then use prometheus, or noop"
+        case _:
+            why = "use prometheus, or noop"
+    raise ConfigurationError(f"{SETTING}={given!r} is not accepted: {why}")
+
+
+@cache  # a name can be registered once in a process
+def _prometheus() -> Metrics:
+    try:
+        from headway.adapters.prometheus.collector import (  # noqa: PLC0415 (an extra)
+            PrometheusMetricsCollector,
+        )
+    except ImportError:
+        raise ConfigurationError(
+            f"{SETTING}=prometheus needs prometheus-client: pip install 'headway[prometheus]'"
+        ) from None
+    return PrometheusMetricsCollector()

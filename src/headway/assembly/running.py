@@ -1,0 +1,86 @@
+"""Run services in this process until told to stop."""
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+from collections.abc import Callable, Sequence
+
+from headway.assembly.engine import open_engine
+from headway.assembly.reporting import error_reporter
+from headway.assembly.retrying import CHANCE, CLOCK, LOGS
+from headway.assembly.settings import retry_config
+from headway.core.errors import ConfigurationError
+from headway.ports.engine import Engine
+from headway.ports.observer import Observer
+from headway.runtime.observers import Observers
+from headway.runtime.reports import ReportObserver
+from headway.runtime.service import Service
+from headway.runtime.worker import Worker, WorkerSettings
+
+_LOG = logging.getLogger("headway")
+
+
+async def run_services(
+    *services: Service,
+    bus: str | None = None,
+    settings: WorkerSettings | None = None,
+    observer: Observer | None = None,
+    started: Callable[[Worker, Engine], None] | None = None,
+) -> None:
+    """Run services until SIGTERM or Ctrl-C; what is running then is finished first.
+
+    Args:
+        services: The services.
+        bus: URL of the engine; the one that HEADWAY_BUS names if not given.
+        settings: How much is done at once, and how it stops.
+        observer: Hears the facts besides the log.
+        started: Called with the worker once it exists, to stop it by other means.
+    """
+    retry = retry_config()
+    observers: list[Observer] = [LOGS, ReportObserver(error_reporter()), *([observer] if observer else [])]
+    engine = open_engine(bus)
+    worker = Worker(
+        services,
+        engine,
+        clock=CLOCK,
+        chance=CHANCE,
+        observer=Observers(*observers),
+        retry=retry,
+        settings=settings,
+        name=f"{socket.gethostname()}:{os.getpid()}",
+    )
+    loop = asyncio.get_running_loop()
+    taken = _take_signals(loop, worker)
+    if started is not None:
+        started(worker, engine)
+    try:
+        await worker.run()
+    finally:
+        for number in taken:
+            loop.remove_signal_handler(number)
+
+
+def _take_signals(loop: asyncio.AbstractEventLoop, worker: Worker) -> Sequence[signal.Signals]:
+    """Let signals be noted by the loop, so that nothing is ever raised in the middle of work."""
+    orders = {
+        signal.SIGTERM: worker.stop,
+        signal.SIGINT: worker.stop,
+        signal.SIGHUP: lambda: _reload(worker),
+    }
+    taken = []
+    for number, order in orders.items():
+        try:
+            loop.add_signal_handler(number, order)
+        except (NotImplementedError, ValueError, RuntimeError):
+            continue  # not on this system, or not in the main thread: the caller stops the worker
+        taken.append(number)
+    return taken
+
+
+def _reload(worker: Worker) -> None:
+    try:
+        worker.reload(retry_config())
+    except ConfigurationError as error:
+        _LOG.error("The old retry settings stay in force: %s", error)

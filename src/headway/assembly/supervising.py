@@ -1,0 +1,120 @@
+"""Keep several worker processes running, and replace the ones that die."""
+
+import asyncio
+import logging
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+
+from headway.core.backoff import Exponential, NoJitter
+from headway.core.errors import ConfigurationError
+from headway.ports.clock import Clock
+
+_LOG = logging.getLogger("headway")
+_SHORT_LIFE = timedelta(seconds=10)
+_PAUSES = Exponential(
+    base=timedelta(milliseconds=100), cap=timedelta(seconds=30), jitter=NoJitter()
+)
+CANNOT_START = 2
+"""What a worker ends with when a setting has to be mended first: starting it again is no use."""
+
+
+class Supervisor:
+    """Starts the same command several times.
+
+    A worker whose input is closed stops as if it was told to, so that none is left behind when the
+    supervisor itself is killed.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        workers: int,
+        clock: Clock,
+        *,
+        died: Callable[[int], None] = lambda _pid: None,
+    ) -> None:
+        self._command = command
+        self._workers = workers
+        self._clock = clock
+        self._died = died
+        self._children: set[asyncio.subprocess.Process] = set()
+        self._stop = asyncio.Event()
+        self._refused = False
+
+    async def run(self) -> None:
+        """Run until told to stop, by SIGTERM or Ctrl-C; SIGHUP is passed on."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._stop.set)
+        loop.add_signal_handler(signal.SIGHUP, self._pass_on, signal.SIGHUP)
+        places = [asyncio.create_task(self._keep(place)) for place in range(self._workers)]
+        stopping = asyncio.create_task(self._until_stopped())
+        await asyncio.wait([*places, stopping], return_when=asyncio.FIRST_COMPLETED)
+        self._stop.set()
+        self._pass_on(signal.SIGTERM)
+        await asyncio.gather(*places)
+        stopping.cancel()
+        if self._refused:
+            raise ConfigurationError("a worker could not start; it said why above")
+
+    async def _until_stopped(self) -> None:
+        await self._stop.wait()
+
+    async def _keep(self, place: int) -> None:
+        deaths = 0
+        while not self._stop.is_set():
+            began = self._clock.now()
+            code = await self._live()
+            if self._stop.is_set():
+                return
+            if code == CANNOT_START:
+                self._refused = True
+                return
+            deaths = deaths + 1 if self._clock.now() - began < _SHORT_LIFE else 0
+            pause = _PAUSES.delay(deaths, 0.0) if deaths > 1 else timedelta()
+            _LOG.error(
+                "Worker %d died (%s); what it held goes to the others; starting another in %.1fs",
+                place + 1,
+                _cause(code),
+                pause.total_seconds(),
+            )
+            await self._pause(pause)
+
+    async def _live(self) -> int:
+        child = await asyncio.create_subprocess_exec(*self._command, stdin=asyncio.subprocess.PIPE)
+        self._children.add(child)
+        try:
+            if self._stop.is_set():  # told to while it was being started
+                child.send_signal(signal.SIGTERM)
+            return await child.wait()
+        finally:
+            self._children.discard(child)
+            self._died(child.pid)
+
+    async def _pause(self, pause: timedelta) -> None:
+        waiting = asyncio.create_task(self._clock.wait(pause))
+        stopping = asyncio.create_task(self._until_stopped())
+        await asyncio.wait({waiting, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        waiting.cancel()
+        stopping.cancel()
+
+    def _pass_on(self, number: signal.Signals) -> None:
+        for child in self._children:
+            if child.returncode is None:
+                child.send_signal(number)
+
+
+def _cause(code: int) -> str:
+    if code >= 0:
+        return f"exit code {code}"
+    try:
+        return signal.Signals(-code).name
+    except ValueError:
+        return f"signal {-code}"
+
+
+def worker_command(arguments: Sequence[str]) -> list[str]:
+    """Give the command line of one worker process."""
+    return [sys.executable, "-m", "headway.apps.cli", "run", *arguments, "--as-long-as-stdin"]

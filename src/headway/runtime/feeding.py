@@ -1,0 +1,138 @@
+"""Keep the lanes supplied: take what may be taken, and no more than they can soon do."""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
+from functools import partial
+
+from headway.core.facts import Fact
+from headway.ports.bus import Bus, Delivery
+from headway.ports.clock import Clock
+from headway.runtime.admission import Admission
+from headway.runtime.attempt import Attempt, Ending
+from headway.runtime.gate import Gate
+from headway.runtime.lanes import Lanes
+from headway.runtime.persistence import Persistent
+from headway.runtime.prefetch import Prefetch
+from headway.runtime.recover import Recovery
+
+_PATIENCE = timedelta(seconds=1)
+_PROBE_ROUND = timedelta(milliseconds=100)
+_UNCOMMITTED = 4
+"""How many times what is taken ahead may be in hand, if commits are slower than handlers."""
+
+
+class Feeder:
+    """Takes from the bus and gives to the lanes, until cancelled."""
+
+    def __init__(
+        self,
+        bus: Bus,
+        admission: Admission,
+        gate: Gate,
+        lanes: Lanes,
+        *,
+        recoveries: Mapping[str, Recovery],
+        prefetch: Prefetch,
+        persistent: Persistent,
+        clock: Clock,
+        ended: Callable[[Ending], None],
+        tell: Callable[[Fact], None],
+    ) -> None:
+        self._bus = bus
+        self._admission = admission
+        self._gate = gate
+        self._lanes = lanes
+        self._recoveries = recoveries
+        self._prefetch = prefetch
+        self._persistent = persistent
+        self._clock = clock
+        self._ended = ended
+        self._tell = tell
+        self._in_hand = 0
+        self._moved = asyncio.Event()
+
+    def settled(self) -> None:
+        """One less is in hand."""
+        self._in_hand -= 1
+        self._moved.set()
+
+    def moved(self) -> None:
+        """A lane has become free."""
+        self._moved.set()
+
+    async def run(self) -> None:
+        while True:
+            target = self._prefetch.target
+            room = target - self._lanes.load
+            # Half empty at least: taking for every single event that ends would cost as much as
+            # the event itself.
+            if room * 2 < target or self._in_hand >= target * _UNCOMMITTED:
+                await self._until_moved()
+            else:
+                self._prefetch.emptied(self._clock.now())
+                await self._fill(self._prefetch.target - self._lanes.load)
+
+    async def _fill(self, room: int) -> None:
+        plan = self._gate.plan(self._clock.now())
+        for queue in plan.probes:
+            await self._probe(queue)
+        if plan.open:
+            closed = len(plan.open) < len(self._recoveries)
+            patience = _PROBE_ROUND if closed else _PATIENCE
+            taken = await self._take(plan.open, room, patience)
+            if taken:
+                self._prefetch.took(self._clock.now())
+                await self._admit(taken)
+        elif not plan.probes:
+            await self._clock.wait(_PROBE_ROUND)
+
+    async def _probe(self, queue: str) -> None:
+        taken = await self._take([queue], 1)
+        if taken:
+            self._gate.probing(self._recoveries[queue], queue, self._clock.now())
+            if not await self._admit(taken, is_probe=True):
+                self._gate.probed(queue)  # it was no event that could be tried
+
+    async def _take(
+        self, queues: Sequence[str], limit: int, patience: timedelta = timedelta()
+    ) -> Sequence[Delivery]:
+        return await self._persistent.ask(
+            "give events", partial(self._bus.take, queues, limit, patience)
+        )
+
+    async def _admit(self, taken: Sequence[Delivery], *, is_probe: bool = False) -> bool:
+        """Give what was taken to the lanes; False: nothing of it has to be run."""
+        self._in_hand += len(taken)
+        admitted = await self._persistent.ask(
+            "say what has been done", partial(self._admission.admit, taken)
+        )
+        for ending in admitted.endings:
+            self._ended(ending)
+        for attempt in (*admitted.attempts, *admitted.suspects):
+            attempt.is_probe = is_probe
+        for attempt in admitted.attempts:
+            self._lanes.put(attempt)
+        if admitted.suspects:
+            await self._run_alone(admitted.suspects)
+        return bool(admitted.attempts or admitted.suspects)
+
+    async def _run_alone(self, suspects: Sequence[Attempt]) -> None:
+        """Run events that may have killed their worker one at a time, with nothing beside them."""
+        left = len(suspects)
+        for attempt in suspects:
+            while self._in_hand > left:
+                await self._until_moved()
+            begin = partial(self._bus.begin, attempt.delivery)
+            if not await self._persistent.ask("record a begin", begin):
+                self.settled()
+            else:
+                self._tell(attempt.recovery.suspected(attempt))
+                self._lanes.put(attempt)
+            left -= 1
+        while self._in_hand > 0:
+            await self._until_moved()
+
+    async def _until_moved(self) -> None:
+        self._moved.clear()
+        await self._moved.wait()

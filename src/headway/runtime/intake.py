@@ -1,0 +1,109 @@
+"""What came in from somebody else's loop: for the handler as it is, for a letter as bytes."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from headway.core.errors import MalformedEventError
+from headway.core.event import Event, decode, idempotency_key
+from headway.core.travel import Travel
+from headway.ports.chance import Chance
+
+TRAVEL_HEADER = "headway-travel"
+"""Carries the attempts so far beside a message, as JSON."""
+
+Headers = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Intake:
+    """One event, and what is known of its way so far."""
+
+    given: Any
+    """What the handler gets: what the caller gave, or the Event that its bytes are."""
+    body: bytes
+    event_type: str
+    key: str
+    travel: Travel
+    malformed: MalformedEventError | None = None
+
+
+def headers_of(travel: Travel) -> dict[str, str]:
+    return {TRAVEL_HEADER: msgspec.json.encode(travel).decode()}
+
+
+def take_in(
+    event: Any,
+    *,
+    service: str,
+    key: str | None,
+    travel: Travel | Headers | None,
+    chance: Chance,
+) -> Intake:
+    """Read what was given. What cannot be read is taken in too, and says why."""
+    body, given, malformed = _read(event)
+    so_far: Travel | None = None
+    try:
+        so_far = _travel(travel)
+    except MalformedEventError as error:
+        # To begin anew would forget the attempts, and an event could go round for ever.
+        malformed = malformed or error
+    event_id = _field(given, "event_id")
+    so_far = so_far or Travel(operation=event_id or key or chance.token())
+    return Intake(
+        given=given,
+        body=body,
+        event_type=_field(given, "event_type"),
+        key=key or idempotency_key(service, [event_id or so_far.operation]),
+        travel=so_far,
+        malformed=malformed,
+    )
+
+
+def _read(event: Any) -> tuple[bytes, Any, MalformedEventError | None]:
+    if isinstance(event, str):
+        event = event.encode(errors="surrogatepass")
+    if isinstance(event, bytes | bytearray | memoryview):
+        body = bytes(event)
+        try:
+            return body, decode(body), None
+        except MalformedEventError as error:
+            return body, None, error
+    if isinstance(event, Mapping) and not isinstance(event, dict):
+        event = dict(event)
+    # Written down now, because the handler may change what it is given.
+    body = _written(event)
+    if isinstance(event, dict | Event):
+        return body, event, None
+    kind = type(event).__name__
+    return body, None, MalformedEventError(f"an event is a JSON object, and this is a {kind}")
+
+
+def _written(event: Any) -> bytes:
+    try:
+        return msgspec.json.encode(event, enc_hook=str)
+    except Exception:  # noqa: BLE001 (half of a surrogate pair, a ring: whatever can be kept)
+        try:
+            return json.dumps(event, default=str).encode()
+        except Exception:  # noqa: BLE001
+            return repr(event).encode(errors="backslashreplace")
+
+
+def _travel(given: Travel | Headers | None) -> Travel | None:
+    if given is None or isinstance(given, Travel):
+        return given
+    header = given.get(TRAVEL_HEADER)
+    if header is None:
+        return None
+    try:
+        return msgspec.json.decode(header, type=Travel)
+    except (msgspec.MsgspecError, UnicodeError, TypeError) as error:
+        raise MalformedEventError(f"the header {TRAVEL_HEADER} cannot be read: {error}") from None
+
+
+def _field(given: Any, name: str) -> str:
+    value = given.get(name) if isinstance(given, dict) else getattr(given, name, None)
+    return str(value) if isinstance(value, str | int) and not isinstance(value, bool) else ""
