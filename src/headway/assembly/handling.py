@@ -17,7 +17,7 @@ from headway.ports.chance import Chance
 from headway.ports.clock import Clock
 from headway.ports.observer import Observer
 from headway.ports.reporter import ErrorReporter
-from headway.runtime.case import Abandoned, Delayed, Handling, ToDelay, ToDlq
+from headway.runtime.case import Abandoned, Delayed, Handling, ToPark, ToDlq
 from headway.runtime.handling import handle
 from headway.runtime.intake import Headers, take_in
 from headway.runtime.service import TRANSIENT
@@ -36,7 +36,7 @@ def handle_event_with_retry(
     transient: RetryPolicy = TRANSIENT,
     classifier: Classifier = EVERYTHING,
     dlq: ToDlq | None = None,
-    delay: ToDelay | None = None,
+    park: ToPark | None = None,
     travel: Travel | Headers | None = None,
     observer: Observer | None = None,
     error_reporter: ErrorReporter | None = None,
@@ -54,7 +54,7 @@ def handle_event_with_retry(
     transient: RetryPolicy = TRANSIENT,
     classifier: Classifier = EVERYTHING,
     dlq: ToDlq | None = None,
-    delay: ToDelay | None = None,
+    park: ToPark | None = None,
     travel: Travel | Headers | None = None,
     observer: Observer | None = None,
     error_reporter: ErrorReporter | None = None,
@@ -71,7 +71,7 @@ def handle_event_with_retry(
     transient: RetryPolicy = TRANSIENT,
     classifier: Classifier = EVERYTHING,
     dlq: ToDlq | None = None,
-    delay: ToDelay | None = None,
+    park: ToPark | None = None,
     travel: Travel | Headers | None = None,
     observer: Observer | None = None,
     error_reporter: ErrorReporter | None = None,
@@ -95,7 +95,7 @@ def handle_event_with_retry(
         classifier: What an exception means.
         dlq: Stores the Letter of an event that ended without success. If it raises, so does this.
             Without it the last exception of the handler is raised, and no letter is kept.
-        delay: Keeps a `Delayed` event until it is due; then a coroutine function is not waited for
+        park: Keeps a `Delayed` event until it is due; then a coroutine function is not waited for
             either.
         travel: The attempts so far: the headers of the message, or `Delayed.travel`.
         observer: Hears the facts besides the log.
@@ -115,7 +115,7 @@ def handle_event_with_retry(
         observer=told(observer),
         worker=f"{platform.node()}:{os.getpid()}",
         dlq=dlq,
-        delay=delay,
+        park=park,
         reporter=error_reporter,
     )
     return handle(handling, handler, intake)

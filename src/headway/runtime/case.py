@@ -60,7 +60,7 @@ class Abandoned:
 
 Decision = Delayed | Abandoned
 ToDlq = Callable[[Letter], object]
-ToDelay = Callable[[Delayed], object]
+ToPark = Callable[[Delayed], object]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +76,7 @@ class Handling:
     observer: Observer
     worker: str = ""
     dlq: ToDlq | None = None
-    delay: ToDelay | None = None
+    park: ToPark | None = None
     reporter: ErrorReporter | None = None
 
 

@@ -1,66 +1,25 @@
-"""Failed queues, as an operator works on them: look, send again, take out, remove.
+"""Failed queues, as an operator works on them: look, send again, take a copy, remove.
 
-Whatever goes wrong in between, a letter is in its queue until its event is stored in another one.
+Whatever goes wrong in between, a letter stays in its queue until its event is stored in another.
 """
 
-import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from datetime import timedelta
-from typing import Literal
 
 from headway.core.errors import ConfigurationError
 from headway.core.letter import Letter
 from headway.core.showing import shown
-from headway.core.travel import Travel
-from headway.ports.bus import Message
 from headway.ports.clock import Clock
 from headway.ports.engine import Engine
 from headway.ports.letters import FailedQueue
 from headway.runtime.failed_names import COLLECTIONS, find_failed_queue
-from headway.runtime.failed_reading import Frozen, Which, chosen, freeze, walk
+from headway.runtime.failed_reading import Which, chosen, freeze, walk
+from headway.runtime.failed_report import OnProgress, Report
+from headway.runtime.failed_sending import Sending
 
 _LOG = logging.getLogger("headway.operator")
-_AT_ONCE = 50
-"""Letters on their way at the same time: an engine may store them in one commit."""
-
-
-@dataclass(frozen=True, slots=True)
-class Skipped:
-    """A letter that was left where it is, and why."""
-
-    letter_id: str
-    reason: str
-
-
-@dataclass(slots=True, kw_only=True)
-class Report:
-    """What came of a change; while it runs, what has come of it so far."""
-
-    what: Literal["requeue", "purge"]
-    queue: str
-    dry_run: bool
-    chosen: int = 0
-    """Letters that were there and meant when it began; no others are touched."""
-    done: int = 0
-    """Of these, requeued or purged; in a dry run, those that would be."""
-    targets: dict[str, int] = field(default_factory=dict)
-    """How many went to which queue."""
-    skipped: list[Skipped] = field(default_factory=list)
-    gone: list[str] = field(default_factory=list)
-    """Somebody else decided upon them meanwhile."""
-    missing: Sequence[str] = ()
-    """Ids that were asked for and were not there."""
-
-    @property
-    def passed(self) -> int:
-        """Count the letters that are dealt with, one way or another."""
-        return self.done + len(self.skipped) + len(self.gone)
-
-
-OnProgress = Callable[[Report], object]
+_REMOVED_AT_ONCE = 100
 
 
 class FailedQueues:
@@ -110,19 +69,13 @@ class FailedQueues:
         `after` is the id of the last letter that was seen before: the next ones are given.
         """
         name = await self.find(queue)
-        which = Which(ids=[letter_id] if letter_id is not None else (), error_type=error_type)
-        found: list[Letter] = []
-        passed = after is None
-        async for letter in walk(self._letters, name):
-            if len(found) >= limit:
-                break
-            if passed and which.means(letter):
-                found.append(letter)
-            passed = passed or letter.letter_id == after
-        if not passed:
+        ids = frozenset(() if letter_id is None else (letter_id,))
+        which = Which(ids=ids, error_type=error_type, limit=limit)
+        found = [letter async for letter in chosen(self._letters, name, which, after)]
+        if not found and after is not None and not await self._has(name, after):
             raise ConfigurationError(
-                f"after={shown(after or '')!r} is not accepted: no such letter is in {name} (any "
-                "more); begin again without it"
+                f"after={shown(after)!r} is not accepted: no such letter is in {name} (any more); "
+                "begin again without it"
             )
         return found
 
@@ -169,20 +122,22 @@ class FailedQueues:
         """
         if rate is not None and not rate > 0:
             raise ConfigurationError(f"rate={rate!r} is not accepted: use a number above 0")
-        name = await self.find(queue)
-        if target_queue in {each.name for each in await self._letters.queues()}:
-            raise ConfigurationError(
-                f"target_queue={target_queue!r} is not accepted: letters are kept there, and "
-                "nobody would handle the event; name a queue that a service takes from"
-            )
+        await self._check_target(target_queue)
+        report = Report(what="requeue", queue=await self.find(queue), dry_run=dry_run)
         which = Which(ids=frozenset(ids), error_type=error_type, limit=limit)
-        report = Report(what="requeue", queue=name, dry_run=dry_run)
         said = which.words() + (f" target_queue={target_queue}" if target_queue else "")
         with self._recorded(report, said):
-            frozen = await self._freeze(report, which)
-            declared = await self._declared() if dry_run else None
-            sending = _Sending(self, report, target_queue, declared, on_progress)
-            await self._requeue(sending, frozen, rate)
+            await self._freeze(report, which)
+            sending = Sending(
+                self._letters,
+                self._clock,
+                report,
+                target_queue=target_queue,
+                declared=await self._declared() if dry_run else (),
+                rate=None if dry_run else rate,
+                on_progress=on_progress,
+            )
+            await sending.send(report.chosen)
         return report
 
     async def purge(
@@ -196,8 +151,67 @@ class FailedQueues:
         on_progress: OnProgress | None = None,
     ) -> Report:
         """Remove letters for good, of those that are there at the beginning."""
-        name = await self.find(queue)
+        report = Report(what="purge", queue=await self.find(queue), dry_run=dry_run)
         which = Which(ids=frozenset(ids), error_type=error_type, limit=limit)
-        report = Report(what="purge", queue=name, dry_run=dry_run)
         with self._recorded(report, which.words()):
-            frozen = await self._freeze(report, which)
+            await self._freeze(report, which)
+            for start in range(0, len(report.chosen), _REMOVED_AT_ONCE):
+                some = report.chosen[start : start + _REMOVED_AT_ONCE]
+                removed = len(some)
+                if not dry_run:
+                    removed = await self._letters.remove(report.queue, some)
+                report.done += removed
+                report.gone += len(some) - removed
+                if on_progress is not None:
+                    on_progress(report)
+        return report
+
+    async def _freeze(self, report: Report, which: Which) -> None:
+        report.chosen = await freeze(self._letters, report.queue, which)
+        if which.limit is None and which.error_type is None:
+            report.missing = sorted(frozenset(which.ids).difference(report.chosen))
+
+    async def _has(self, queue: str, letter_id: str) -> bool:
+        async for letter in walk(self._letters, queue):
+            if letter.letter_id == letter_id:
+                return True
+        return False
+
+    async def _declared(self) -> Sequence[str]:
+        return [each.queue for each in (await self._places.count()).queues]
+
+    async def _check_target(self, target: str | None) -> None:
+        if target in {each.name for each in await self._letters.queues()}:
+            raise ConfigurationError(
+                f"target_queue={target!r} is not accepted: letters are kept there, and nobody "
+                "would handle the event; name a queue that a service takes from"
+            )
+
+    @contextmanager
+    def _recorded(self, report: Report, which: str) -> Iterator[None]:
+        """Record a change when it is over, however it ended."""
+        ended = "stopped by an error or by hand"
+        try:
+            yield
+            ended = "complete"
+        finally:
+            if not report.dry_run:
+                _LOG.info(
+                    "%s of %s by %s: %d of %d letters (%s), %s",
+                    report.what,
+                    report.queue,
+                    shown(self._who),
+                    report.done,
+                    len(report.chosen),
+                    shown(which),
+                    ended,
+                    extra={
+                        "operator": self._who,
+                        "change": report.what,
+                        "failed_queue": report.queue,
+                        "letters": report.done,
+                        "chosen": len(report.chosen),
+                        "skipped": len(report.skipped),
+                        "filters": which,
+                    },
+                )

@@ -1,19 +1,20 @@
 """Read through a failed queue: every letter once, whoever adds or removes some meanwhile."""
 
 from collections.abc import AsyncIterator, Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from headway.core.letter import Letter
 from headway.ports.letters import Letters
 
 _PAGE = 100
+_IDS_SAID = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Which:
     """The letters that are meant; without anything said, all."""
 
-    ids: Collection[str] = ()
+    ids: Collection[str] = frozenset()
     error_type: str | None = None
     limit: int | None = None
 
@@ -23,23 +24,15 @@ class Which:
         return self.error_type is None or letter.error_type == self.error_type
 
     def words(self) -> str:
-        """Say what was chosen by, for the record."""
-        said = [f"ids={','.join(sorted(self.ids))}"] if self.ids else []
+        """Say by what they were chosen, for the record."""
+        few = ",".join(sorted(self.ids)[:_IDS_SAID]) + ",..." * (len(self.ids) > _IDS_SAID)
+        said = [f"ids={few}"] if self.ids else []
         said += [f"error_type={self.error_type}"] if self.error_type is not None else []
         said += [f"limit={self.limit}"] if self.limit is not None else []
         return " ".join(said) or "all"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Frozen:
-    """The letters that were there and meant at one time, by id: what comes later is not in it."""
-
-    ids: Sequence[str]
-    missing: Sequence[str] = field(default=())
-    """Ids that were asked for and are not there."""
-
-
-async def walk(letters: Letters, queue: str) -> AsyncIterator[Letter]:
+async def walk(letters: Letters, queue: str, after: str | None = None) -> AsyncIterator[Letter]:
     """Give every letter once, in the order in which they came.
 
     The next page is asked for before the letters of this one are given out: whoever gets them may
@@ -50,7 +43,7 @@ async def walk(letters: Letters, queue: str) -> AsyncIterator[Letter]:
     went_on = True
     while went_on:
         went_on = False
-        page = await letters.read(queue, _PAGE)
+        page = await letters.read(queue, _PAGE, after)
         while page:
             is_last = len(page) < _PAGE
             ahead = () if is_last else await letters.read(queue, _PAGE, page[-1].letter_id)
@@ -64,24 +57,20 @@ async def walk(letters: Letters, queue: str) -> AsyncIterator[Letter]:
             page = ahead
 
 
-async def chosen(letters: Letters, queue: str, which: Which) -> AsyncIterator[Letter]:
+async def chosen(
+    letters: Letters, queue: str, which: Which, after: str | None = None
+) -> AsyncIterator[Letter]:
     """Give the letters that are meant, and read no further than needed."""
-    most = len(frozenset(which.ids)) or None
-    if which.limit is not None:
-        most = which.limit if most is None else min(most, which.limit)
-    given = 0
-    if most == given:
-        return
-    async for letter in walk(letters, queue):
+    bounds = [most for most in (which.limit, len(which.ids) or None) if most is not None]
+    given, most = 0, min(bounds, default=None)
+    async for letter in walk(letters, queue, after):
+        if given == most:
+            return
         if which.means(letter):
-            yield letter
             given += 1
-            if given == most:
-                return
+            yield letter
 
 
-async def freeze(letters: Letters, queue: str, which: Which) -> Frozen:
-    """Take down which letters are meant now."""
-    ids = [letter.letter_id async for letter in chosen(letters, queue, which)]
-    missing = [] if which.limit is not None else sorted(frozenset(which.ids).difference(ids))
-    return Frozen(ids=ids, missing=missing)
+async def freeze(letters: Letters, queue: str, which: Which) -> Sequence[str]:
+    """Take down the ids of the letters that are meant now: what comes later is none of them."""
+    return [letter.letter_id async for letter in chosen(letters, queue, which)]

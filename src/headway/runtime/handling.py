@@ -20,7 +20,7 @@ def handle(handling: Handling, handler: Callable[[Any], Any], intake: Intake) ->
     case = Case(handling, intake)
     if is_async(handler):
         return _handle_async(handling, handler, case)
-    for name, keep in (("dlq", handling.dlq), ("delay", handling.delay)):
+    for name, keep in (("dlq", handling.dlq), ("park", handling.park)):
         if keep is not None and is_async(keep):
             raise ConfigurationError(
                 f"{name}={keep!r} is a coroutine function and the handler is not: write both "
@@ -55,7 +55,7 @@ async def _handle_async(
             decision = case.failed(error)
             if decision is None:
                 raise
-            if isinstance(decision, Abandoned) or handling.delay is not None:
+            if isinstance(decision, Abandoned) or handling.park is not None:
                 with case.until_kept():
                     kept = _keep(handling, decision)
                     if inspect.isawaitable(kept):
@@ -72,7 +72,7 @@ async def _handle_async(
 def _keep(handling: Handling, decision: Decision) -> object:
     if isinstance(decision, Abandoned):
         return handling.dlq(decision.letter) if handling.dlq else None
-    return handling.delay(decision) if handling.delay else None
+    return handling.park(decision) if handling.park else None
 
 
 def _refuse_awaitable(answer: object) -> None:

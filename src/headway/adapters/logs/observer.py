@@ -3,6 +3,7 @@
 import logging
 from typing import Any
 
+from headway.adapters.logs.events import EventLines
 from headway.adapters.logs.formats import PLAIN
 from headway.core.action import Reason
 from headway.core.facts import CallFact, CommitResolved, Fact, GaveUp, Recovered, RetryScheduled
@@ -29,6 +30,7 @@ class LogObserver:
 
     def __init__(self, logger: logging.Logger | None = None) -> None:
         self._log = logger or logging.getLogger("headway")
+        self._events = EventLines(self._log)
 
     def tell(self, fact: Fact) -> None:
         match fact:
@@ -47,7 +49,7 @@ class LogObserver:
                     extra={**_context(fact), "call": fact.call, "committed": fact.committed},
                 )
             case _:
-                pass
+                self._events.tell(fact)
 
     def _retrying(self, fact: RetryScheduled) -> None:
         if not self._log.isEnabledFor(logging.WARNING):

@@ -1,11 +1,14 @@
 """Count facts in prometheus-client's registry, under the names of the catalogue."""
 
-from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client import CollectorRegistry
 from prometheus_client.registry import REGISTRY
 
+from headway.adapters.prometheus.events import EventMetrics
+from headway.adapters.prometheus.families import counter, histogram
 from headway.core import metrics
 from headway.core.facts import CommitResolved, Fact, GaveUp, Recovered, RetryScheduled
-from headway.core.metrics import Metric
+
+__all__ = ["PrometheusObserver", "counter", "histogram"]
 
 _OUTCOMES = {True: "committed", False: "not_committed", None: "unknown"}
 
@@ -19,6 +22,7 @@ class PrometheusObserver:
         self._gave_up = counter(metrics.GAVE_UP, registry)
         self._wait = histogram(metrics.RETRY_WAIT, registry)
         self._resolved = counter(metrics.COMMITS_RESOLVED, registry)
+        self._events = EventMetrics(registry)
 
     def tell(self, fact: Fact) -> None:
         match fact:
@@ -33,14 +37,4 @@ class PrometheusObserver:
             case CommitResolved():
                 self._resolved.labels(fact.call, _OUTCOMES[fact.committed]).inc()
             case _:
-                pass
-
-
-def counter(metric: Metric, registry: CollectorRegistry = REGISTRY) -> Counter:
-    return Counter(metric.name, metric.meaning, metric.labels, registry=registry)
-
-
-def histogram(metric: Metric, registry: CollectorRegistry = REGISTRY) -> Histogram:
-    return Histogram(
-        metric.name, metric.meaning, metric.labels, buckets=metric.buckets, registry=registry
-    )
+                self._events.tell(fact)

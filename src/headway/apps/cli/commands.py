@@ -7,9 +7,11 @@ from typing import Annotated
 import typer
 
 from headway import ConfigurationError
-from headway.apps.cli import config, demo, ledger
+from headway.apps.cli import config, demo, failed, ledger
 from headway.apps.cli.codes import CANNOT_GO_ON
+from headway.apps.cli.publish import publish
 from headway.apps.cli.run import run as run_command
+from headway.apps.cli.verify import verify
 
 app = typer.Typer(
     name="headway",
@@ -22,8 +24,11 @@ app = typer.Typer(
 )
 app.add_typer(config.app, name="config")
 app.add_typer(demo.app, name="demo")
+app.add_typer(failed.app, name="failed")
 app.add_typer(ledger.app, name="ledger")
+app.command(name="publish")(publish)
 app.command(name="run")(run_command)
+app.command(name="verify")(verify)
 
 
 def _say_version(asked: bool) -> None:

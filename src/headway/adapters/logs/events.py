@@ -1,0 +1,243 @@
+"""Say the facts of events as log lines.
+
+Keys, event types and messages come from outside, so they are shown as one line whatever is in them,
+in the text and in the fields alike: not every formatter escapes.
+"""
+
+import logging
+from datetime import timedelta
+from typing import Any, assert_never
+
+from headway.core.facts import (
+    DeadLettered,
+    DocumentsSkipped,
+    DuplicatesRecognised,
+    EventFact,
+    EventParked,
+    EventRecovered,
+    EventRetryScheduled,
+    FloodChanged,
+    HealthChanged,
+    LeaseLost,
+    Processed,
+    SuspectBegun,
+)
+from headway.core.failure import Failure, Verdict, words
+from headway.core.showing import shown
+
+_NEAR = 0.8
+"""The part of all retries, or of the TTL, from which on somebody should know."""
+
+_Keyed = (
+    EventRetryScheduled | EventRecovered | DeadLettered | EventParked | SuspectBegun | LeaseLost
+)
+
+
+class EventLines:
+    """Writes the lines of events to one logger."""
+
+    def __init__(self, logger: logging.Logger) -> None:
+        self._log = logger
+
+    def tell(self, fact: EventFact) -> None:
+        match fact:
+            case Processed() | DuplicatesRecognised() | DocumentsSkipped() | EventParked():
+                if self._log.isEnabledFor(logging.DEBUG):
+                    self._in_passing(fact)
+            case EventRetryScheduled():
+                self._retrying(fact)
+            case EventRecovered():
+                self._recovered(fact)
+            case DeadLettered():
+                self._dead_lettered(fact)
+            case HealthChanged():
+                self._health(fact)
+            case FloodChanged():
+                self._flood(fact)
+            case SuspectBegun():
+                self._log.warning(
+                    "Event came back %d times because its worker was gone, and now runs alone; "
+                    "idempotency key: %s",
+                    fact.returns,
+                    shown(fact.idempotency_key),
+                    extra=_fields(fact) | {"returns": fact.returns},
+                )
+            case LeaseLost():
+                self._log.warning(
+                    "Event finished too late, so nothing of it took effect: it belongs to another "
+                    "worker by now; idempotency key: %s",
+                    shown(fact.idempotency_key),
+                    extra=_fields(fact),
+                )
+            case _:
+                assert_never(fact)
+
+    def _in_passing(
+        self, fact: Processed | DuplicatesRecognised | DocumentsSkipped | EventParked
+    ) -> None:
+        of_type = shown(fact.event_type)
+        fields: dict[str, Any] = {"service": fact.service, "event_type": of_type}
+        match fact:
+            case Processed():
+                taken = sum(fact.seconds)
+                line = f"Processed {len(fact.seconds)} {of_type} in {taken:.2f}s"
+                fields |= {"count": len(fact.seconds), "duration": round(taken, 3)}
+            case DuplicatesRecognised():
+                line = f"Already {fact.why}, skipping {fact.count} {of_type}"
+                fields |= {"count": fact.count, "why": fact.why}
+            case DocumentsSkipped():
+                line = f"Already there, skipping {fact.count} documents of {of_type}"
+                fields |= {"count": fact.count}
+            case EventParked():
+                line = f"Parked one {of_type} until {fact.rule} is over"
+                fields = _fields(fact) | {"rule": fact.rule}
+        self._log.debug("%s", line, extra=fields)
+
+    def _retrying(self, fact: EventRetryScheduled) -> None:
+        failure, seconds = fact.failure, round(fact.delay.total_seconds(), 3)
+        key = shown(fact.idempotency_key)
+        fields = _fields(fact) | {
+            **_of_failure(failure),
+            "retry": fact.retry,
+            "max_retries": fact.max_retries,
+            "wait_time": seconds,
+        }
+        # A document that is not there yet is a race, which is no error of anybody.
+        if failure.diagnosis.verdict is not Verdict.NOT_YET:
+            self._log.error(
+                "Operation failed (attempt %d/%d): %s",
+                fact.retry,
+                fact.max_retries + 1,
+                _described(failure.error),
+                extra=fields,
+                exc_info=_trace(failure),
+            )
+            self._log.info("Retrying in %g seconds...", seconds, extra=fields)
+        self._log.info(
+            "Retry attempt %d/%d for event with idempotency key: %s",
+            fact.retry,
+            fact.max_retries,
+            key,
+            extra=fields,
+        )
+        if fact.retry >= fact.max_retries * _NEAR:
+            self._log.warning(
+                "Approaching max attempts (retry %d/%d) for event with idempotency key: %s",
+                fact.retry,
+                fact.max_retries,
+                key,
+                extra=fields,
+            )
+        age_then = fact.age + fact.delay
+        if fact.ttl is not None and age_then >= fact.ttl * _NEAR:
+            self._log.warning(
+                "Approaching TTL (%s of %s) for event with idempotency key: %s",
+                _short(age_then),
+                _short(fact.ttl),
+                key,
+                extra=fields,
+            )
+
+    def _recovered(self, fact: EventRecovered) -> None:
+        seconds = fact.elapsed.total_seconds()
+        self._log.info(
+            "Event processed successfully after %d retry attempts (total latency: %.2fs)",
+            fact.retries,
+            seconds,
+            extra=_fields(fact) | {"retry": fact.retries, "latency": round(seconds, 3)},
+        )
+
+    def _dead_lettered(self, fact: DeadLettered) -> None:
+        failure = fact.failure
+        # To operators the count is of retries after the first call, as in RETRY_MAX_ATTEMPTS.
+        retries = max(fact.attempts - 1, 0)
+        self._log.error(
+            "Event sent to DLQ after %d attempts (reason: %s)",
+            retries,
+            fact.reason,
+            extra={
+                **_fields(fact),
+                **(_of_failure(failure) if failure else {}),
+                "attempt": fact.attempts,
+                "retry": retries,
+                "reason": str(fact.reason),
+                "error_type": shown(fact.error_type),
+                "last_error": shown(fact.last_error),
+                "letter_id": shown(fact.letter_id),
+                "failed_queue": shown(fact.failed_queue),
+                "latency": round(fact.elapsed.total_seconds(), 3),
+            },
+            exc_info=_trace(failure) if failure else None,
+        )
+
+    def _health(self, fact: HealthChanged) -> None:
+        fields = {
+            "service": fact.service,
+            "event_type": shown(fact.event_type),
+            "rule": fact.rule,
+            "down": fact.down,
+        }
+        if fact.down:
+            self._log.warning(
+                "Dependency down (%s): %s of %s are parked and nothing is counted against them; "
+                "they resume by themselves when a probe succeeds",
+                fact.rule,
+                shown(fact.event_type),
+                fact.service,
+                extra=fields | {"last_error": shown(fact.last_error)},
+            )
+        else:
+            self._log.warning(
+                "Dependency back after %s (%s): %s of %s resume",
+                _short(fact.lasted),
+                fact.rule,
+                shown(fact.event_type),
+                fact.service,
+                extra=fields | {"lasted": round(fact.lasted.total_seconds(), 3)},
+            )
+
+    def _flood(self, fact: FloodChanged) -> None:
+        fields = {"service": fact.service, "paused": fact.paused}
+        if fact.paused:
+            self._log.error(
+                "Service %s paused: more than half of the last %d events ended as letters (%d); "
+                "fix or roll back, then restart, send SIGHUP, or wait for the probe each minute",
+                fact.service,
+                fact.handled,
+                fact.permanent,
+                extra=fields | {"permanent": fact.permanent, "handled": fact.handled},
+            )
+        else:
+            self._log.warning("Service %s goes on", fact.service, extra=fields)
+
+
+def _fields(fact: _Keyed) -> dict[str, Any]:
+    return {
+        "service": fact.service,
+        "event_type": shown(fact.event_type),
+        "idempotency_key": shown(fact.idempotency_key),
+    }
+
+
+def _of_failure(failure: Failure) -> dict[str, Any]:
+    diagnosis = failure.diagnosis
+    return {
+        "attempt": failure.attempt,
+        "error_type": type(failure.error).__name__,
+        "sqlstate": diagnosis.code,
+        "is_retryable": diagnosis.verdict is not Verdict.PERMANENT,
+        "rule": diagnosis.rule,
+    }
+
+
+def _described(error: BaseException) -> str:
+    return shown(f"{type(error).__name__}: {words(error)}")
+
+
+def _trace(failure: Failure) -> tuple[type[BaseException], BaseException, Any]:
+    error = failure.error
+    return type(error), error, error.__traceback__
+
+
+def _short(duration: timedelta) -> str:
+    return f"{duration.total_seconds():.0f}s"

@@ -1,0 +1,80 @@
+"""The bus of the memory engine: one object for each worker of a test."""
+
+import asyncio
+from collections.abc import Sequence
+from datetime import timedelta
+
+from headway.adapters.memory.state import State
+from headway.ports.bus import Delivery, Message, Queue, Then
+from headway.ports.chance import Chance
+from headway.ports.clock import Clock
+
+
+class MemoryBus:
+    """Takes from the state under tokens; what it takes is its own until it is settled or gone."""
+
+    def __init__(self, state: State, clock: Clock, chance: Chance) -> None:
+        self._state = state
+        self._clock = clock
+        self._chance = chance
+
+    async def open(self, queues: Sequence[Queue]) -> None:
+        for queue in queues:
+            self._state.declare(queue)
+        if self not in self._state.gone:
+            self._state.workers[self] = None
+
+    async def publish(self, messages: Sequence[Message]) -> Sequence[int]:
+        return self._state.publish(messages, self._clock.now())
+
+    async def take(
+        self, queues: Sequence[str], limit: int, patience: timedelta = timedelta()
+    ) -> Sequence[Delivery]:
+        deadline = self._clock.now() + patience
+        while True:
+            now = self._clock.now()
+            taken = self._take_due(queues, limit)
+            if taken or now >= deadline:
+                return taken
+            due = None if self in self._state.gone else self._state.next_due(queues)
+            await self._change_within(min(deadline, due or deadline) - now)
+
+    def _take_due(self, queues: Sequence[str], limit: int) -> Sequence[Delivery]:
+        if self in self._state.gone:
+            return ()
+        return self._state.take(
+            queues, limit, taker=self, token=self._chance.token, now=self._clock.now()
+        )
+
+    async def _change_within(self, delay: timedelta) -> None:
+        over = asyncio.ensure_future(self._clock.wait(delay))
+        change = self._state.change()
+        try:
+            await asyncio.wait({over, change}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            over.cancel()
+            change.cancel()
+
+    async def begin(self, delivery: Delivery) -> bool:
+        item = self._state.taken(self, delivery)
+        if item is None:
+            return False
+        item.begins += not item.begun
+        item.begun = True
+        return True
+
+    async def settle(self, settlements: Sequence[tuple[Delivery, Then]]) -> Sequence[bool]:
+        return [self._settled(delivery, then) for delivery, then in settlements]
+
+    def _settled(self, delivery: Delivery, then: Then) -> bool:
+        item = self._state.taken(self, delivery)
+        if item is None:
+            return False
+        self._state.settle(item, then)
+        return True
+
+    async def resume(self, queue: str) -> int:
+        return self._state.resume(queue, self._clock.now())
+
+    async def close(self) -> None:
+        self._state.leave(self, returned=False)

@@ -1,0 +1,57 @@
+"""The failed queues of the memory engine."""
+
+import itertools
+from collections.abc import Sequence
+from datetime import datetime
+
+from headway.adapters.memory.state import State
+from headway.core.letter import Letter
+from headway.ports.bus import Message
+from headway.ports.clock import Clock
+from headway.ports.letters import FailedQueue
+from headway.ports.records import Ended
+
+
+class MemoryLetters:
+    """Letters in the order in which they came."""
+
+    def __init__(self, state: State, clock: Clock) -> None:
+        self._state = state
+        self._clock = clock
+
+    async def queues(self) -> Sequence[FailedQueue]:
+        return [
+            _summed_up(name, list(letters.values()))
+            for name, letters in sorted(self._state.letters.items())
+        ]
+
+    async def write(self, queue: str, letters: Sequence[Letter]) -> None:
+        for letter in letters:
+            self._state.letters.setdefault(queue, {}).setdefault(letter.letter_id, letter)
+
+    async def read(self, queue: str, limit: int, after: str | None = None) -> Sequence[Letter]:
+        letters = iter(self._state.letters.get(queue, {}).values())
+        if after is not None:
+            letters = itertools.dropwhile(lambda letter: letter.letter_id != after, letters)
+            next(letters, None)
+        return list(itertools.islice(letters, limit))
+
+    async def requeue(self, queue: str, letter_id: str, message: Message) -> bool:
+        if letter_id not in self._state.letters.get(queue, {}):
+            return False
+        for name in self._state.routes(message):
+            self._state.put(name, message.body, message.travel, self._clock.now())
+        return self._state.decided(queue, letter_id, Ended.REQUEUED)
+
+    async def remove(self, queue: str, letter_ids: Sequence[str]) -> int:
+        return sum(self._state.decided(queue, one, Ended.PURGED) for one in letter_ids)
+
+
+def _summed_up(name: str, letters: Sequence[Letter]) -> FailedQueue:
+    times = [datetime.fromisoformat(letter.timestamp) for letter in letters]
+    return FailedQueue(
+        name=name,
+        letters=len(letters),
+        oldest=min(times, default=None),
+        newest=max(times, default=None),
+    )

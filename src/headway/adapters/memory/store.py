@@ -1,0 +1,189 @@
+"""The store of the memory engine: documents, done-records, and a commit that does not settle."""
+
+import copy
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from headway.adapters.memory.state import State
+from headway.core.letter import letter_id
+from headway.core.travel import instant
+from headway.core.writes import Document, InsertNew, Write, applied, matches, target
+from headway.ports.commit import COMMITTED, DUPLICATE, Finish, Outcome, TransactionBody, Unit
+from headway.ports.documents import (
+    ATTEMPT_COUNT,
+    LAST_ATTEMPT_TIME,
+    LAST_OPERATION,
+    PROCESSED,
+    STATUS,
+)
+from headway.ports.records import DoneRecord, Ended
+
+
+class MemoryDocuments:
+    """Documents, given as copies: nobody changes what is stored by changing what was read."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+
+    async def fetch(self, collection: str, ids: Sequence[str]) -> Mapping[str, Document]:
+        stored = self._state.documents.get(collection, {})
+        return {one: _read(stored[one]) for one in ids if one in stored}
+
+    async def find(
+        self, collection: str, where: Mapping[str, Any], limit: int
+    ) -> Sequence[Document]:
+        stored = self._state.documents.get(collection, {})
+        every = (_read(stored[one]) for one in sorted(stored))
+        return [document for document in every if matches(document, where)][:limit]
+
+    async def begin(
+        self, collection: str, ids: Sequence[str], operation: str, now: datetime
+    ) -> Mapping[str, Document]:
+        found = dict(await self.fetch(collection, ids))
+        for one, document in found.items():
+            if document.get(STATUS) == PROCESSED or document.get(LAST_OPERATION) == operation:
+                continue
+            document[ATTEMPT_COUNT] = (document.get(ATTEMPT_COUNT) or 0) + 1
+            document[LAST_OPERATION] = operation
+            document[LAST_ATTEMPT_TIME] = instant(now)
+            self._state.documents[collection][one] = msgspec.json.encode(document)
+        return found
+
+
+class MemoryRecords:
+    """The records that commits have written."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+
+    async def find(self, keys: Sequence[str]) -> Mapping[str, DoneRecord]:
+        records = self._state.records
+        return {key: records[key].record for key in keys if key in records}
+
+    async def undispatched(self, before: datetime, limit: int) -> Sequence[DoneRecord]:
+        unsent = [r for r in self._by_age(before) if _holds_something(r)]
+        return unsent[:limit]
+
+    async def dispatched(self, keys: Sequence[str]) -> None:
+        for key in keys:
+            if kept := self._state.records.get(key):
+                kept.record = sent(kept.record)
+
+    async def forget(self, before: datetime, limit: int) -> int:
+        old = [r for r in self._by_age(before) if not _is_needed(r)][:limit]
+        for record in old:
+            self._state.forget(record.key)
+        return len(old)
+
+    def _by_age(self, before: datetime) -> list[DoneRecord]:
+        records = (kept.record for kept in self._state.records.values())
+        return sorted((r for r in records if r.at < before), key=lambda record: record.at)
+
+
+class MemoryStore:
+    """For the walk in two steps, first this commit and then the bus.
+
+    What is to be sent rides in the record until `records.dispatched` says that it arrived.
+    """
+
+    def __init__(self, state: State) -> None:
+        self.documents = MemoryDocuments(state)
+        self.records = MemoryRecords(state)
+        self._state = state
+
+    async def commit(self, units: Sequence[Unit]) -> Sequence[Finish]:
+        """Store effects and records, each unit as one; nothing is sent and nothing is settled."""
+        return [self._commit(unit) for unit in units]
+
+    def _commit(self, unit: Unit) -> Finish:
+        if unit.resumes:
+            return COMMITTED
+        if is_duplicate(self._state, unit):
+            return DUPLICATE
+        finish = carry_out(self._state, unit)
+        if finish.outcome is Outcome.COMMITTED and unit.record is not None:
+            record = msgspec.structs.replace(
+                unit.record,
+                outgoing=unit.outgoing,
+                letter=unit.letter,
+                failed_queue=unit.failed_queue,
+            )
+            keep_record(self._state, unit, record)
+        return finish
+
+
+def is_duplicate(state: State, unit: Unit) -> bool:
+    """Say whether the work was done before; another operation that did the same has its own end."""
+    record = unit.record
+    if record is None or record.key not in state.records:
+        return False
+    before = state.records[record.key].record
+    if (before.queue, before.operation) != (record.queue, record.operation):
+        key = f"{record.key}/duplicate/{record.operation}"
+        ended = msgspec.structs.replace(record, key=key, ended=Ended.DUPLICATE)
+        keep_record(state, unit, sent(ended))
+    return True
+
+
+def carry_out(state: State, unit: Unit) -> Finish:
+    """Let writes and bodies take effect, or leave no trace of them."""
+    before = copy.deepcopy(state.tables) if unit.bodies else {}
+    try:
+        changed, skipped = _changes(state, unit.writes)
+        _run(unit.bodies, state.tables)
+    except BaseException as error:
+        if unit.bodies:
+            state.tables.clear()
+            state.tables.update(before)
+        if isinstance(error, Exception):
+            return Finish(Outcome.REFUSED, error=error)
+        raise
+    for (collection, one), document in changed.items():
+        state.documents.setdefault(collection, {})[one] = document
+    return Finish(Outcome.COMMITTED, skipped=skipped)
+
+
+def _changes(state: State, writes: Sequence[Write]) -> tuple[dict[tuple[str, str], bytes], int]:
+    changed: dict[tuple[str, str], bytes] = {}
+    skipped = 0
+    for write in writes:
+        at = (write.collection, target(write))
+        stored = changed.get(at, state.documents.get(at[0], {}).get(at[1]))
+        current = None if stored is None else _read(stored)
+        skipped += current is not None and isinstance(write, InsertNew)
+        changed[at] = msgspec.json.encode(applied(write, current))
+    return changed, skipped
+
+
+def _run(bodies: Sequence[TransactionBody], tables: dict[str, Any]) -> None:
+    for body in bodies:
+        body(tables)
+
+
+def keep_record(state: State, unit: Unit, record: DoneRecord) -> None:
+    """Store a record, with the name of the letter that it is about if it failed."""
+    travel = unit.delivery.travel
+    named = unit.letter.letter_id if unit.letter else letter_id(travel.operation, travel.generation)
+    state.keep(record, named)
+
+
+def sent(record: DoneRecord) -> DoneRecord:
+    """Give a record that has nothing left to be sent."""
+    return msgspec.structs.replace(record, outgoing=(), letter=None)
+
+
+def _holds_something(record: DoneRecord) -> bool:
+    return bool(record.outgoing) or record.letter is not None
+
+
+def _is_needed(record: DoneRecord) -> bool:
+    """A letter waits for a decision, or something for being sent: neither is finished work."""
+    return record.ended is Ended.FAILED or _holds_something(record)
+
+
+def _read(stored: bytes) -> Document:
+    document: Document = msgspec.json.decode(stored)
+    return document

@@ -1,0 +1,27 @@
+"""Make prometheus-client's collectors from the catalogue's words."""
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.registry import REGISTRY
+
+from headway.core.metrics import Metric
+
+
+def counter(metric: Metric, registry: CollectorRegistry = REGISTRY) -> Counter:
+    return Counter(metric.name, metric.meaning, metric.labels, registry=registry)
+
+
+def gauge(metric: Metric, registry: CollectorRegistry = REGISTRY) -> Gauge:
+    # Of several processes that share their numbers, the highest counts while its process lives.
+    return Gauge(
+        metric.name,
+        metric.meaning,
+        metric.labels,
+        registry=registry,
+        multiprocess_mode="livemax",
+    )
+
+
+def histogram(metric: Metric, registry: CollectorRegistry = REGISTRY) -> Histogram:
+    return Histogram(
+        metric.name, metric.meaning, metric.labels, buckets=metric.buckets, registry=registry
+    )

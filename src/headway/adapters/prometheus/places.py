@@ -1,0 +1,70 @@
+"""The engine's counts as gauges, read anew at each scrape."""
+
+import logging
+from collections.abc import Callable, Iterable
+
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from headway.core import metrics
+from headway.core.metrics import Metric
+from headway.ports.clock import Clock
+from headway.ports.places import Count
+
+
+class PlacesCollector(Collector):
+    """Asks for a count and shows it; register it with a registry of prometheus-client.
+
+    If the count cannot be had, only `headway_engine_up 0` is shown: a zero, or a number from
+    before, would look like an answer.
+    """
+
+    def __init__(self, count: Callable[[], Count], clock: Clock) -> None:
+        self._count = count
+        self._clock = clock
+        self._was_up = True
+
+    def describe(self) -> Iterable[GaugeMetricFamily]:
+        """Name the gauges without asking the engine."""
+        return [_family(metric) for metric in metrics.PLACES]
+
+    def collect(self) -> Iterable[GaugeMetricFamily]:
+        try:
+            found = self._families(self._count())
+        except Exception:
+            # Said once for each outage: the scrapes go on, and the gauge tells the rest.
+            if self._was_up:
+                logging.getLogger("headway").exception(
+                    "the engine could not be asked for its counts; %s is 0 until it can",
+                    metrics.ENGINE_UP.name,
+                )
+            self._was_up = False
+            return [_family(metrics.ENGINE_UP, 0)]
+        self._was_up = True
+        return found
+
+    def _families(self, count: Count) -> list[GaugeMetricFamily]:
+        now = self._clock.now()
+        depth = _family(metrics.QUEUE_DEPTH)
+        oldest = _family(metrics.QUEUE_OLDEST_AGE)
+        suspects = _family(metrics.QUEUE_SUSPECTS)
+        letters = _family(metrics.FAILED_LETTERS)
+        for one in count.queues:
+            depth.add_metric([one.queue, "ready"], one.ready)
+            depth.add_metric([one.queue, "leased"], one.leased)
+            depth.add_metric([one.queue, "delayed"], one.delayed)
+            depth.add_metric([one.queue, "parked"], one.parked)
+            depth.add_metric([one.queue, "held"], one.held)
+            suspects.add_metric([one.queue], one.suspects)
+            age = (now - one.oldest).total_seconds() if one.oldest else 0.0
+            oldest.add_metric([one.queue], max(age, 0.0))  # clocks of two machines may differ
+        for queue, number in count.failed.items():
+            letters.add_metric([queue], number)
+        up, workers = _family(metrics.ENGINE_UP, 1), _family(metrics.WORKERS, count.workers)
+        return [up, depth, oldest, suspects, letters, workers]
+
+
+def _family(metric: Metric, value: float | None = None) -> GaugeMetricFamily:
+    if value is not None:
+        return GaugeMetricFamily(metric.name, metric.meaning, value=value)
+    return GaugeMetricFamily(metric.name, metric.meaning, labels=metric.labels)

@@ -1,0 +1,139 @@
+"""The bus in one SQLite file."""
+
+import asyncio
+from collections.abc import Sequence
+from datetime import timedelta
+
+from headway.adapters.sqlite import publishing, taking
+from headway.adapters.sqlite.bell import Bell
+from headway.adapters.sqlite.liveness import Liveness, Worker
+from headway.adapters.sqlite.reader import Readers
+from headway.adapters.sqlite.rows import instant
+from headway.adapters.sqlite.writer import Writer
+from headway.ports.bus import Delivery, Done, HandedBack, Message, Queue, Then
+from headway.ports.clock import Clock
+
+
+class SqliteBus:
+    """Takes under the token of its worker, which beats for as long as the process lives."""
+
+    def __init__(
+        self,
+        *,
+        writer: Writer,
+        readers: Readers,
+        bell: Bell,
+        worker: Worker,
+        liveness: Liveness,
+        clock: Clock,
+    ) -> None:
+        self.liveness = liveness
+        self._writer = writer
+        self._readers = readers
+        self._bell = bell
+        self._worker = worker
+        self._clock = clock
+        self._closed = False
+        self._errands: set[asyncio.Task[Sequence[bool]]] = set()
+
+    async def open(self, queues: Sequence[Queue]) -> None:
+        await self._writer.run(lambda connection: publishing.declare(connection, queues))
+        await self._writer.run(self._worker.register)
+        self.liveness.start()
+        await self._look()
+
+    async def publish(self, messages: Sequence[Message]) -> Sequence[int]:
+        now = self._clock.now()
+        counts = await self._writer.run(lambda c: publishing.publish(c, messages, now))
+        self._bell.ring()
+        return counts
+
+    async def take(
+        self, queues: Sequence[str], limit: int, patience: timedelta = timedelta()
+    ) -> Sequence[Delivery]:
+        if not queues or limit <= 0:
+            return []
+        deadline = self._clock.now() + patience
+        while not self._is_closed():
+            rings = self._bell.rings
+            taken = await self._take(queues, limit)
+            now = self._clock.now()
+            if taken or now >= deadline:
+                return taken
+            due = await self._readers.run(lambda c: taking.next_due(c, queues))
+            until = deadline if due is None else min(deadline, instant(due))
+            while not self._is_closed() and (now := self._clock.now()) < until:
+                if await self._bell.heard(rings, until - now):
+                    break
+        return []
+
+    async def begin(self, delivery: Delivery) -> bool:
+        return await self._writer.run(lambda connection: taking.begin(connection, delivery))
+
+    async def settle(self, settlements: Sequence[tuple[Delivery, Then]]) -> Sequence[bool]:
+        settled = await self._writer.run(
+            lambda c: [taking.settle(c, delivery, then) for delivery, then in settlements]
+        )
+        if any(not isinstance(then, Done) for _, then in settlements):
+            self._bell.ring()
+        return settled
+
+    async def resume(self, queue: str) -> int:
+        now = self._clock.now()
+        resumed = await self._writer.run(lambda c: taking.resume(c, queue, now))
+        self._bell.ring()
+        return resumed
+
+    async def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        self._bell.ring()
+        if self._errands:
+            await asyncio.wait(self._errands)
+        await asyncio.to_thread(self.liveness.stop)
+        try:
+            if self._worker.token is not None:
+                await self._writer.run(self._worker.leave)
+        finally:
+            await asyncio.to_thread(self._let_go)
+
+    async def bury(self, pid: int) -> int:
+        """Return at once what a child had taken that has just ended; say how many workers it was.
+
+        For a supervisor that has waited for the child: others find out at their next look.
+        """
+        return await self._returned(await asyncio.to_thread(self.liveness.bury, pid))
+
+    async def _look(self) -> int:
+        return await self._returned(await asyncio.to_thread(self.liveness.look))
+
+    async def _returned(self, dead: int) -> int:
+        if dead:
+            self._bell.ring()
+        return dead
+
+    async def _take(self, queues: Sequence[str], limit: int) -> list[Delivery]:
+        now = self._clock.now()
+        taken = await self._writer.run(
+            lambda c: taking.take(c, self._worker, queues, limit, now),
+            unwanted=self._give_back,
+        )
+        self.liveness.start()
+        return taken
+
+    def _give_back(self, deliveries: list[Delivery]) -> None:
+        """Nobody waits for these any more: whoever asked for them was cancelled."""
+        if deliveries and not self._closed:
+            back = [(delivery, HandedBack()) for delivery in deliveries]
+            errand = asyncio.ensure_future(self.settle(back))
+            self._errands.add(errand)
+            errand.add_done_callback(self._errands.discard)
+
+    def _is_closed(self) -> bool:
+        return self._closed
+
+    def _let_go(self) -> None:
+        self._writer.close()
+        self._readers.close()
+        self._bell.close()

@@ -1,0 +1,120 @@
+"""Failed queues: letters as rows, each written and decided upon in one commit."""
+
+import sqlite3
+from collections.abc import Sequence
+from datetime import datetime
+
+import msgspec
+
+from headway.adapters.sqlite import publishing
+from headway.adapters.sqlite.bell import Bell
+from headway.adapters.sqlite.reader import Readers
+from headway.adapters.sqlite.rows import instant, seconds
+from headway.adapters.sqlite.statements import as_json, insert
+from headway.adapters.sqlite.writer import Writer
+from headway.core.letter import Letter
+from headway.ports.bus import Message
+from headway.ports.clock import Clock
+from headway.ports.letters import FailedQueue
+from headway.ports.records import Ended
+
+_LETTER = msgspec.json.Decoder(Letter)
+
+_INTO = (
+    "or ignore into headway_letters "
+    "(queue, letter_id, operation, generation, source_queue, written, body)"
+)
+_QUEUES = """
+select q.name, count(l.id), min(l.written), max(l.written)
+from headway_failed_queues q left join headway_letters l on l.queue = q.name
+group by q.name order by q.name
+"""
+_PAGE = """
+select body from headway_letters where queue = ?1 and id > coalesce(
+    (select id from headway_letters where queue = ?1 and letter_id = ?2), ?3
+)
+order by id limit ?4
+"""
+_REMOVE = "delete from headway_letters where queue = ? and letter_id = ?"
+_DECIDE = """
+update headway_done set ended = ?
+where letter = ? and letter is not null and ended = 'failed' and failed_queue in ('', ?)
+"""
+_BEFORE_ALL, _AFTER_ALL = -1, 2**62
+
+
+class SqliteLetters:
+    """Reads on connections for reading; a decision and all that it does is one commit."""
+
+    def __init__(self, writer: Writer, readers: Readers, bell: Bell, clock: Clock) -> None:
+        self._writer = writer
+        self._readers = readers
+        self._bell = bell
+        self._clock = clock
+
+    async def queues(self) -> Sequence[FailedQueue]:
+        rows = await self._readers.run(lambda c: c.execute(_QUEUES).fetchall())
+        return [
+            FailedQueue(
+                name=name,
+                letters=letters,
+                oldest=None if oldest is None else instant(oldest),
+                newest=None if newest is None else instant(newest),
+            )
+            for name, letters, oldest, newest in rows
+        ]
+
+    async def write(self, queue: str, letters: Sequence[Letter]) -> None:
+        await self._writer.run(lambda c: write(c, queue, letters))
+
+    async def read(self, queue: str, limit: int, after: str | None = None) -> Sequence[Letter]:
+        # After a letter that is not there any more comes nothing: a page cannot be guessed.
+        start = _BEFORE_ALL if after is None else _AFTER_ALL
+        values = (queue, after, start, limit)
+        rows = await self._readers.run(lambda c: c.execute(_PAGE, values).fetchall())
+        return [_LETTER.decode(body) for (body,) in rows]
+
+    async def requeue(self, queue: str, letter_id: str, message: Message) -> bool:
+        now = self._clock.now()
+
+        def work(connection: sqlite3.Connection) -> bool:
+            if not _decided(connection, queue, letter_id, Ended.REQUEUED):
+                return False
+            publishing.publish(connection, [message], now)
+            return True
+
+        requeued = await self._writer.run(work)
+        if requeued:
+            self._bell.ring()
+        return requeued
+
+    async def remove(self, queue: str, letter_ids: Sequence[str]) -> int:
+        return await self._writer.run(
+            lambda c: sum(_decided(c, queue, one, Ended.PURGED) for one in letter_ids)
+        )
+
+
+def write(connection: sqlite3.Connection, queue: str, letters: Sequence[Letter]) -> None:
+    """Store letters; one with an id that is there already changes nothing."""
+    connection.execute("insert or ignore into headway_failed_queues values (?)", (queue,))
+    rows = [
+        (
+            queue,
+            letter.letter_id,
+            letter.operation,
+            letter.generation,
+            letter.queue,
+            seconds(datetime.fromisoformat(letter.timestamp)),
+            as_json(letter),
+        )
+        for letter in letters
+    ]
+    insert(connection, _INTO, rows)
+
+
+def _decided(connection: sqlite3.Connection, queue: str, letter_id: str, ended: Ended) -> bool:
+    """Take a letter out, and let the record of its failure say what a person decided."""
+    if not connection.execute(_REMOVE, (queue, letter_id)).rowcount:
+        return False
+    connection.execute(_DECIDE, (str(ended), letter_id, queue))
+    return True

@@ -1,0 +1,128 @@
+"""Where everything is: counted in one read, so at one instant."""
+
+# ruff: noqa: S608 (statements are put together from parts of our own; values are bound)
+
+import sqlite3
+from collections.abc import Sequence
+from typing import cast
+
+from headway.adapters.sqlite.reader import Readers
+from headway.adapters.sqlite.rows import instant, seconds
+from headway.ports.clock import Clock
+from headway.ports.places import Astray, Count, Fault, QueueCount
+
+_PLACE = """
+case when token is not null then 'leased' when due <= ?1 then 'ready'
+     when place = 'parked' then 'parked' else 'delayed' end
+"""
+_QUEUES = f"""
+select q.name,
+       count(*) filter (where i.place = 'ready'), count(*) filter (where i.place = 'leased'),
+       count(*) filter (where i.place = 'delayed'), count(*) filter (where i.place = 'parked'),
+       count(*) filter (where i.returns >= 2), min(i.due) filter (where i.place = 'ready')
+from headway_queues q
+left join (select queue, returns, due, {_PLACE} as place from headway_items) i on i.queue = q.name
+group by q.name order by q.name
+"""
+_FAILED = """
+select q.name, count(l.id) from headway_failed_queues q
+left join headway_letters l on l.queue = q.name group by q.name order by q.name
+"""
+
+# The ends of operations, once for each in a queue. What failed is in its letter, what was requeued
+# in its queue again. An operation that was sent again on purpose, under another generation, is
+# where that one is.
+_FINAL = "d.ended not in ('failed', 'requeued')"
+_ENDS = f"""
+select d.queue, d.operation, d.ended from headway_done d
+where {_FINAL}
+  and not exists (
+    select 1 from headway_items i
+    where i.generation <> '0' and i.operation = d.operation and i.queue = d.queue
+      and i.generation <> d.generation
+  )
+  and not exists (
+    select 1 from headway_letters l
+    where l.operation = d.operation and l.source_queue = d.queue and l.generation <> d.generation
+  )
+  and not exists (
+    select 1 from headway_done e
+    where e.generation <> '0' and e.operation = d.operation and e.queue = d.queue
+      and e.id > d.id and e.ended not in ('failed', 'requeued')
+  )
+"""
+_DONE = f"""
+select count(*), count(*) filter (where ended = 'purged') from ({_ENDS})
+"""
+_ASTRAY = f"""
+select queue, operation, sum(place = 'accepted'), group_concat(nullif(place, 'accepted')),
+       count(*) over ()
+from (
+    select queue, operation, 'accepted' as place from headway_accepted
+    union all select queue, operation, {_PLACE} from headway_items
+    union all select source_queue, operation, 'failed' from headway_letters
+    union all select queue, operation, 'done' from ({_ENDS})
+)
+group by queue, operation
+having sum(place = 'accepted') = 0 or count(*) <> 2
+limit ?2
+"""
+
+
+class SqlitePlaces:
+    """Counts on a connection for reading."""
+
+    def __init__(self, readers: Readers, clock: Clock) -> None:
+        self._readers = readers
+        self._clock = clock
+
+    async def count(self) -> Count:
+        now = seconds(self._clock.now())
+        return await self._readers.run(lambda connection: _count(connection, now))
+
+    async def astray(self, limit: int) -> tuple[int, Sequence[Astray]]:
+        values = (seconds(self._clock.now()), max(limit, 1))
+        rows = await self._readers.run(lambda c: c.execute(_ASTRAY, values).fetchall())
+        found = [
+            Astray(operation=operation, queue=queue, fault=_fault(accepted, there), places=there)
+            for queue, operation, accepted, places, _ in rows
+            for there in [tuple(places.split(",")) if places else ()]
+        ]
+        return (rows[0][4] if rows else 0), found[:limit]
+
+
+def _count(connection: sqlite3.Connection, now: float) -> Count:
+    done, purged = connection.execute(_DONE).fetchone()
+    forgotten = connection.execute("select done, purged from headway_forgotten").fetchone()
+    accepted = _number(connection, "select count(*) from headway_accepted")
+    return Count(
+        queues=[
+            QueueCount(
+                queue=name,
+                ready=ready,
+                leased=leased,
+                delayed=delayed,
+                parked=parked,
+                suspects=suspects,
+                oldest=None if oldest is None else instant(oldest),
+            )
+            for name, ready, leased, delayed, parked, suspects, oldest in connection.execute(
+                _QUEUES, (now,)
+            )
+        ],
+        failed=dict(connection.execute(_FAILED).fetchall()),
+        done=done + forgotten[0],
+        purged=purged + forgotten[1],
+        accepted=accepted + forgotten[0],
+        workers=_number(connection, "select count(*) from headway_workers"),
+    )
+
+
+def _number(connection: sqlite3.Connection, statement: str) -> int:
+    return cast("int", connection.execute(statement).fetchone()[0])
+
+
+def _fault(accepted: int, there: tuple[str, ...]) -> Fault:
+    if not accepted:
+        return "surplus"
+    return "twice" if there else "missing"

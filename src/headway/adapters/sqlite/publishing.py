@@ -1,0 +1,108 @@
+"""Messages on their way into queues, inside a write transaction."""
+
+import sqlite3
+from collections.abc import Sequence
+from datetime import datetime
+
+import msgspec
+
+from headway.adapters.sqlite.rows import ITEM_COLUMNS, item_row, seconds
+from headway.adapters.sqlite.savepoints import hold, release, undo
+from headway.adapters.sqlite.statements import as_json, insert
+from headway.core.errors import ConfigurationError
+from headway.core.event import FIRST_GENERATION
+from headway.ports.bus import Message, Queue
+
+_BINDINGS = """
+select (select json_group_array(json_array(event_type, queue)) from headway_bindings),
+       (select json_group_array(name) from headway_queues)
+"""
+_PAIRS = msgspec.json.Decoder(list[tuple[str, str]])
+_NAMES = msgspec.json.Decoder(list[str])
+
+_ITEMS = f"into headway_items ({ITEM_COLUMNS})"
+_ACCEPTED = "or ignore into headway_accepted (queue, operation, at)"
+_KNOWN = """
+select json_group_array(json_array(queue, operation)) from headway_accepted
+where (queue, operation) in (
+    select json_extract(value, '$[0]'), json_extract(value, '$[1]') from json_each(?)
+)
+"""
+
+
+def declare(connection: sqlite3.Connection, queues: Sequence[Queue]) -> None:
+    """Say which queues there are and what they take; what others declared stays."""
+    for queue in queues:
+        connection.execute(
+            "insert or replace into headway_queues values (?, ?)", (queue.name, queue.failed)
+        )
+        connection.execute(
+            "insert or ignore into headway_failed_queues values (?)", (queue.failed,)
+        )
+        bound = [(event_type, queue.name) for event_type in dict.fromkeys(queue.event_types)]
+        insert(connection, "or ignore into headway_bindings", bound)
+
+
+def publish(
+    connection: sqlite3.Connection, messages: Sequence[Message], now: datetime
+) -> list[int]:
+    """Put messages into their queues; for each, say how many queues take it.
+
+    An operation that a queue accepted before is recognised and not put there again, unless it comes
+    under another generation: then somebody meant it.
+    """
+    routes = _routes(connection, messages)
+    at = seconds(now)
+    targets = [
+        (message, queue) for message, its in zip(messages, routes, strict=True) for queue in its
+    ]
+    known = _accept(connection, targets, at)
+    rows = []
+    for message, queue in targets:
+        travel = message.travel
+        if known is not None and travel.generation == FIRST_GENERATION:
+            if (queue, travel.operation) in known:
+                continue
+            known.add((queue, travel.operation))
+        rows.append(item_row(queue, message.body, travel, at))
+    insert(connection, _ITEMS, rows)
+    return [len(its) for its in routes]
+
+
+def _accept(
+    connection: sqlite3.Connection, targets: Sequence[tuple[Message, str]], at: float
+) -> set[tuple[str, str]] | None:
+    """Count what is accepted; give what was accepted before, or None if nothing was."""
+    rows = [(queue, message.travel.operation, at) for message, queue in targets]
+    hold(connection, "accept")
+    known: set[tuple[str, str]] | None = None
+    if insert(connection, _ACCEPTED, rows) < len(rows):
+        undo(connection, "accept")
+        pairs = as_json([row[:2] for row in rows])
+        known = set(_PAIRS.decode(connection.execute(_KNOWN, (pairs,)).fetchone()[0]))
+        insert(connection, _ACCEPTED, rows)
+    release(connection, "accept")
+    return known
+
+
+def _routes(connection: sqlite3.Connection, messages: Sequence[Message]) -> list[list[str]]:
+    bindings, names = connection.execute(_BINDINGS).fetchone()
+    queues: dict[str, list[str]] = {}
+    for event_type, queue in _PAIRS.decode(bindings):
+        queues.setdefault(event_type, []).append(queue)
+    declared = frozenset(_NAMES.decode(names))
+    return [
+        queues.get(message.event_type, [])
+        if message.queue is None
+        else [_declared(message.queue, declared)]
+        for message in messages
+    ]
+
+
+def _declared(queue: str, declared: frozenset[str]) -> str:
+    if queue not in declared:
+        known = ", ".join(sorted(declared)) or "none"
+        raise ConfigurationError(
+            f"queue={queue!r} is not accepted: it was never declared; these are: {known}"
+        )
+    return queue

@@ -1,0 +1,65 @@
+"""Reads: a few threads, each with a connection of its own, never the event loop's."""
+
+import asyncio
+import sqlite3
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import TypeVar
+
+from headway.adapters.sqlite.connection import Location, connect
+from headway.adapters.sqlite.schema import prepare
+
+T = TypeVar("T")
+
+_THREADS = 2
+
+
+class Readers:
+    """Every read sees one instant of the file, and holds up no write."""
+
+    def __init__(self, location: Location) -> None:
+        self._location = location
+        self._own = threading.local()
+        self._opened: list[sqlite3.Connection] = []
+        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="headway-reader")
+
+    async def run(self, read: Callable[[sqlite3.Connection], T]) -> T:
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._threads, self._read, read)
+
+    async def alone(self, read: Callable[[], T]) -> T:
+        """Run what needs a thread and has a connection of its own."""
+        return await asyncio.get_running_loop().run_in_executor(self._threads, read)
+
+    def close(self) -> None:
+        self._threads.shutdown()
+        while self._opened:
+            self._opened.pop().close()
+
+    def _read(self, read: Callable[[sqlite3.Connection], T]) -> T:
+        connection = self._connection()
+        try:
+            connection.execute("begin")
+            return read(connection)
+        except sqlite3.Error as error:
+            error.add_note(f"database file: {self._location.path}")
+            raise
+        finally:
+            if connection.in_transaction:
+                with suppress(sqlite3.Error):
+                    connection.execute("rollback")
+
+    def _connection(self) -> sqlite3.Connection:
+        connection: sqlite3.Connection | None = getattr(self._own, "connection", None)
+        if connection is None:
+            connection = connect(self._location)
+            try:
+                prepare(connection, self._location)
+            except BaseException:
+                connection.close()
+                raise
+            self._opened.append(connection)
+            self._own.connection = connection
+        return connection

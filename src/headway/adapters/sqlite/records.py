@@ -1,0 +1,169 @@
+"""Done-records as rows."""
+
+# ruff: noqa: S608 (statements are put together from parts of our own; values are bound)
+
+import sqlite3
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from headway.adapters.sqlite.reader import Readers
+from headway.adapters.sqlite.rows import instant, seconds
+from headway.adapters.sqlite.statements import as_json, insert
+from headway.adapters.sqlite.writer import Writer
+from headway.core.letter import Letter, letter_id
+from headway.ports.bus import Message
+from headway.ports.records import DoneRecord, Ended
+
+_COLUMNS = "key, operation, queue, generation, ended, at, letter, failed_queue, held"
+_INTO = f"or ignore into headway_done ({_COLUMNS})"
+_READ = "select key, operation, queue, ended, at, failed_queue, held from headway_done"
+_FIND = f"{_READ} where key in (select value from json_each(?))"
+_UNSENT = f"{_READ} where held is not null and at < ? order by at, id limit ?"
+_SENT = """
+update headway_done set held = null where key in (select value from json_each(?))
+"""
+_SAME_KEY = "select queue, operation from headway_done where key = ?"
+
+_OLD = """
+select id, queue, operation, ended from headway_done
+where at < ? and ended <> 'failed' and held is null order by at limit ?
+"""
+_FORGET = "delete from headway_done where id in (select value from json_each(?))"
+_UNACCEPT = """
+delete from headway_accepted
+where (queue, operation) = (?, ?)
+  and not exists (
+    select 1 from headway_items i
+    where i.generation <> '0' and i.operation = ?2 and i.queue = ?1
+  )
+  and not exists (
+    select 1 from headway_letters l where l.operation = ?2 and l.source_queue = ?1
+  )
+  and not exists (
+    select 1 from headway_done d
+    where d.generation <> '0' and d.operation = ?2 and d.queue = ?1
+  )
+"""
+_COUNT_FORGOTTEN = "update headway_forgotten set done = done + ?, purged = purged + ?"
+
+
+class _Held(msgspec.Struct, frozen=True):
+    outgoing: tuple[Message, ...]
+    letter: Letter | None
+
+
+_HELD = msgspec.json.Decoder(_Held)
+
+
+class SqliteRecords:
+    """Reads what commits have written, and forgets what is old."""
+
+    def __init__(self, writer: Writer, readers: Readers) -> None:
+        self._writer = writer
+        self._readers = readers
+
+    async def find(self, keys: Sequence[str]) -> Mapping[str, DoneRecord]:
+        wanted = as_json(keys)
+        rows = await self._readers.run(lambda c: c.execute(_FIND, (wanted,)).fetchall())
+        return {row[0]: _record(row) for row in rows}
+
+    async def undispatched(self, before: datetime, limit: int) -> Sequence[DoneRecord]:
+        values = (seconds(before), limit)
+        rows = await self._readers.run(lambda c: c.execute(_UNSENT, values).fetchall())
+        return [_record(row) for row in rows]
+
+    async def dispatched(self, keys: Sequence[str]) -> None:
+        await self._writer.run(lambda connection: take_down_as_sent(connection, keys))
+
+    async def forget(self, before: datetime, limit: int) -> int:
+        return await self._writer.run(lambda c: _forget(c, seconds(before), limit))
+
+
+def row_of(
+    record: DoneRecord, generation: str, letter: Letter | None = None, failed_queue: str = ""
+) -> tuple[Any, ...]:
+    """Write a record as a row; one that failed remembers which letter is about it."""
+    named = None
+    if record.ended == Ended.FAILED:
+        there = letter or record.letter
+        named = there.letter_id if there else letter_id(record.operation, generation)
+    held = None
+    if record.outgoing or record.letter is not None:
+        held = as_json(_Held(outgoing=record.outgoing, letter=record.letter))
+    return (
+        record.key,
+        record.operation,
+        record.queue,
+        generation,
+        str(record.ended),
+        seconds(record.at),
+        named,
+        failed_queue or record.failed_queue,
+        held,
+    )
+
+
+def take_down_as_sent(connection: sqlite3.Connection, keys: Sequence[str]) -> None:
+    """Everything that these records held has arrived."""
+    connection.execute(_SENT, (as_json(keys),))
+
+
+def write(connection: sqlite3.Connection, rows: Sequence[tuple[Any, ...]]) -> bool:
+    """Write records; False: some of the keys were there before, and the others are written."""
+    return insert(connection, _INTO, rows) == len(rows)
+
+
+def is_duplicate(connection: sqlite3.Connection, record: DoneRecord, generation: str) -> bool:
+    """Say whether the work was done before; another operation that did the same has its own end."""
+    before = connection.execute(_SAME_KEY, (record.key,)).fetchone()
+    if before is None:
+        return False
+    if before != (record.queue, record.operation):
+        ended = msgspec.structs.replace(
+            record,
+            key=f"{record.key}/duplicate/{record.operation}",
+            ended=Ended.DUPLICATE,
+            outgoing=(),
+            letter=None,
+        )
+        write(connection, [row_of(ended, generation)])
+    return True
+
+
+def _record(row: tuple[Any, ...]) -> DoneRecord:
+    key, operation, queue, ended, at, failed_queue, held = row
+    rest = _Held((), None) if held is None else _HELD.decode(held)
+    return DoneRecord(
+        key=key,
+        operation=operation,
+        queue=queue,
+        ended=Ended(ended),
+        at=instant(at),
+        outgoing=rest.outgoing,
+        letter=rest.letter,
+        failed_queue=failed_queue,
+    )
+
+
+def _forget(connection: sqlite3.Connection, before: float, limit: int) -> int:
+    """Remove old records, and with the last trace of an operation that it was accepted.
+
+    What is then left of it is a number, so that the sum of all places still comes out.
+    """
+    rows = connection.execute(_OLD, (before, limit)).fetchall()
+    connection.execute(_FORGET, (as_json([row[0] for row in rows]),))
+    owned = {(queue, operation): ended for _, queue, operation, ended in rows}
+    gone = [end for key, end in owned.items() if _was_last_trace(connection, key)]
+    connection.execute(_COUNT_FORGOTTEN, (len(gone), _purged(gone)))
+    return len(rows)
+
+
+def _was_last_trace(connection: sqlite3.Connection, owned: tuple[str, str]) -> bool:
+    return connection.execute(_UNACCEPT, owned).rowcount == 1
+
+
+def _purged(ends: Iterable[str]) -> int:
+    return sum(end == Ended.PURGED for end in ends)

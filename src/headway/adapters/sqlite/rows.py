@@ -1,0 +1,126 @@
+"""Items as rows: what travels beside an event, column by column."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+
+from headway.adapters.sqlite.statements import json_text
+from headway.core.travel import AttemptRecord, Travel
+from headway.ports.bus import Delivery
+
+ITEM_COLUMNS = (
+    "queue, due, operation, generation, failures, not_yet, first_seen, parked_seconds, "
+    "parked_since, requeues, history, body"
+)
+TRAVEL_COLUMNS = (
+    "generation",
+    "failures",
+    "not_yet",
+    "first_seen",
+    "parked_seconds",
+    "parked_since",
+    "requeues",
+    "history",
+)
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_HISTORY = msgspec.json.Decoder(tuple[AttemptRecord, ...])
+
+
+def seconds(instant: datetime) -> float:
+    return (instant - _EPOCH).total_seconds()
+
+
+def instant(seconds: float) -> datetime:
+    return _EPOCH + timedelta(seconds=seconds)
+
+
+def micros(column: str) -> str:
+    """Read a time as a whole number: SQLite writes numbers with a point too short into JSON."""
+    return f"cast(round({column} * 1000000) as integer)"
+
+
+class Taken(msgspec.Struct, array_like=True, frozen=True):
+    """An item as `TAKEN` reads it."""
+
+    id: int
+    queue: str
+    due: int
+    returns: int
+    begins: int
+    operation: str
+    generation: str
+    failures: int
+    not_yet: int
+    first_seen: int | None
+    parked: int
+    parked_since: int | None
+    requeues: int
+    history: str | None
+    is_text: int
+    body: str
+
+    def delivery(self, token: str, taking: int, now: datetime) -> Delivery:
+        return Delivery(
+            queue=self.queue,
+            body=self.body.encode() if self.is_text else bytes.fromhex(self.body),
+            travel=Travel(
+                operation=self.operation,
+                generation=self.generation,
+                failures=self.failures,
+                not_yet=self.not_yet,
+                first_seen=now if self.first_seen is None else _at(self.first_seen),
+                parked=timedelta(microseconds=self.parked) if self.parked else _NO_TIME,
+                parked_since=None if self.parked_since is None else _at(self.parked_since),
+                requeues=self.requeues,
+                history=() if self.history is None else _HISTORY.decode(self.history),
+            ),
+            receipt=(self.id, token, taking),
+            returns=self.returns,
+            begins=self.begins,
+        )
+
+
+TAKEN = f"""
+json_array(
+    id, queue, {micros("due")}, returns, begins, operation, generation, failures, not_yet,
+    {micros("first_seen")}, {micros("parked_seconds")}, {micros("parked_since")},
+    requeues, history, typeof(body) = 'text', iif(typeof(body) = 'text', body, hex(body))
+)
+"""
+
+_NO_TIME = timedelta()
+
+
+def _at(microseconds: int) -> datetime:
+    return _EPOCH + timedelta(microseconds=microseconds)
+
+
+def travel_row(travel: Travel) -> tuple[Any, ...]:
+    """Give the values of TRAVEL_COLUMNS."""
+    return (
+        travel.generation,
+        travel.failures,
+        travel.not_yet,
+        None if travel.first_seen is None else seconds(travel.first_seen),
+        travel.parked.total_seconds(),
+        None if travel.parked_since is None else seconds(travel.parked_since),
+        travel.requeues,
+        json_text.encode(travel.history).decode() if travel.history else None,
+    )
+
+
+def item_row(queue: str, body: bytes, travel: Travel, due: float) -> tuple[Any, ...]:
+    """Give the values of ITEM_COLUMNS."""
+    return (queue, due, travel.operation, *travel_row(travel), stored(body))
+
+
+def stored(body: bytes) -> str | bytes:
+    """Keep bytes as text where that gives them back: then they can be read, by JSON and by eye."""
+    if b"\0" in body:
+        return body
+    try:
+        return body.decode()
+    except UnicodeDecodeError:
+        return body

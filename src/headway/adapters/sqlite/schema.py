@@ -1,0 +1,151 @@
+"""The tables, their version, and whose file this is.
+
+Times are seconds since 1970 in UTC. Bodies are text where they are UTF-8, so that a person can read
+them with any SQLite tool. An item belongs to the worker whose token it bears, and to nobody while
+it bears none.
+"""
+
+import sqlite3
+
+from headway.adapters.sqlite.connection import Location
+
+APPLICATION = 0x48647779
+"""What marks a file as ours: "Hdwy"."""
+VERSION = 1
+
+_TABLES = (
+    """
+    create table headway_items (
+        id integer primary key,
+        queue text not null,
+        place text not null default 'ready',
+        due real not null,
+        token text,
+        taking integer,
+        returns integer not null default 0,
+        begins integer not null default 0,
+        begun integer not null default 0,
+        operation text not null,
+        generation text not null,
+        failures integer not null,
+        not_yet integer not null,
+        first_seen real,
+        parked_seconds real not null,
+        parked_since real,
+        requeues integer not null,
+        history text,
+        body
+    )
+    """,
+    "create index headway_items_free on headway_items (queue, due) where token is null",
+    "create index headway_items_taken on headway_items (token) where token is not null",
+    """
+    create index headway_items_again on headway_items (operation, queue) where generation <> '0'
+    """,
+    "create table headway_queues (name text primary key, failed text not null) without rowid",
+    """
+    create table headway_bindings (
+        event_type text not null, queue text not null, primary key (event_type, queue)
+    ) without rowid
+    """,
+    """
+    create table headway_accepted (
+        queue text not null, operation text not null, at real not null,
+        primary key (queue, operation)
+    ) without rowid
+    """,
+    """
+    create table headway_done (
+        id integer primary key,
+        key text not null unique,
+        operation text not null,
+        queue text not null,
+        generation text not null,
+        ended text not null,
+        at real not null,
+        letter text,
+        failed_queue text not null default '',
+        held text
+    )
+    """,
+    "create index headway_done_at on headway_done (at)",
+    "create index headway_done_held on headway_done (at) where held is not null",
+    "create index headway_done_letter on headway_done (letter) where letter is not null",
+    "create index headway_done_again on headway_done (operation, queue) where generation <> '0'",
+    """
+    create table headway_forgotten (
+        only integer primary key check (only = 1), done integer not null, purged integer not null
+    )
+    """,
+    "insert into headway_forgotten values (1, 0, 0)",
+    "create table headway_failed_queues (name text primary key) without rowid",
+    """
+    create table headway_letters (
+        id integer primary key autoincrement,
+        queue text not null,
+        letter_id text not null,
+        operation text not null,
+        generation text not null,
+        source_queue text not null,
+        written real not null,
+        body text not null,
+        unique (queue, letter_id)
+    )
+    """,
+    "create index headway_letters_operation on headway_letters (operation, source_queue)",
+    """
+    create table headway_documents (
+        number integer primary key,
+        collection text not null,
+        id text not null,
+        body text not null,
+        unique (collection, id)
+    )
+    """,
+    """
+    create table headway_workers (
+        token text primary key,
+        machine text not null,
+        namespace text not null,
+        pid integer not null,
+        started text not null,
+        beat integer not null default 0,
+        since real not null
+    ) without rowid
+    """,
+)
+
+
+def prepare(connection: sqlite3.Connection, location: Location) -> None:
+    """Make the tables in a new file; refuse a file that is not ours or not for this version."""
+    if _is_ready(connection, location):
+        return
+    connection.execute("begin immediate")
+    try:
+        if not _is_ready(connection, location):  # another process may have been quicker
+            for statement in _TABLES:
+                connection.execute(statement)
+            connection.execute(f"pragma application_id = {APPLICATION}")
+            connection.execute(f"pragma user_version = {VERSION}")
+        connection.execute("commit")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("rollback")
+        raise
+
+
+def _is_ready(connection: sqlite3.Connection, location: Location) -> bool:
+    # A file with tables of the user's own is welcome: bodies write to them in the same commit.
+    application = connection.execute("pragma application_id").fetchone()[0]
+    version = connection.execute("pragma user_version").fetchone()[0]
+    if application not in {0, APPLICATION} or (version and application != APPLICATION):
+        raise location.refusal(
+            f"belongs to another program (application id {application}, version {version}): "
+            "name another file"
+        )
+    if version > VERSION:
+        raise location.refusal(
+            f"has tables of version {version}, made by a newer Headway, and this one knows "
+            f"{VERSION}: upgrade Headway, or name another file"
+        )
+    return bool(version == VERSION)

@@ -1,0 +1,131 @@
+"""Taking what is due, and giving it up again."""
+
+# ruff: noqa: S608 (statements are put together from parts of our own; values are bound)
+
+import sqlite3
+from collections.abc import Sequence
+from datetime import datetime
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+
+from headway.adapters.sqlite.liveness import Worker
+from headway.adapters.sqlite.rows import TAKEN, TRAVEL_COLUMNS, Taken, seconds, travel_row
+from headway.adapters.sqlite.statements import as_json
+from headway.ports.bus import Delivery, Done, HandedBack, Later, Parked, Then
+
+_ROWS = msgspec.json.Decoder(list[Taken])
+
+_FREE = """
+select * from (
+    select id, due from headway_items
+    where token is null and queue = ? and due <= ? order by due, id limit ?
+)
+"""
+_TAKE = """
+update headway_items
+set token = ?, taking = ?, first_seen = coalesce(first_seen, ?), begun = 0
+where id in (select value from json_each(?))
+"""
+_NEXT = "select min(due) from headway_items where token is null and queue = ?"
+
+_OURS = "where id = ? and token = ? and taking = ?"
+_IS_OURS = f"select 1 from headway_items {_OURS}"
+_BEGIN = f"update headway_items set begun = 1 {_OURS}"
+_DELETE = f"delete from headway_items {_OURS}"
+_HAND_BACK = f"update headway_items set token = null, begun = 0 {_OURS}"
+_KEEP = f"""
+update headway_items
+set token = null, place = ?, due = ?, returns = 0, begins = 0, begun = 0,
+    {", ".join(f"{column} = ?" for column in TRAVEL_COLUMNS)}
+{_OURS}
+"""
+_DELETE_ALL = """
+delete from headway_items
+where id in (select value from json_each(?)) and token = ? and taking = ?
+"""
+_RESUME = """
+update headway_items set due = ?, place = 'ready'
+where queue = ? and place = 'parked' and token is null and due > ?
+"""
+
+
+def take(
+    connection: sqlite3.Connection,
+    worker: Worker,
+    queues: Sequence[str],
+    limit: int,
+    now: datetime,
+) -> list[Delivery]:
+    """Take at most `limit` that are due, the oldest first."""
+    token, taking, at = worker.register(connection), worker.next_taking(), seconds(now)
+    values: list[Any] = []
+    for queue in queues:
+        values += (queue, at, limit)
+    found = connection.execute(_due(len(queues)), (*values, limit)).fetchone()[0]
+    rows = sorted(_ROWS.decode(found), key=_age)
+    if not rows:
+        return []
+    ids = as_json([row.id for row in rows])
+    connection.execute(_TAKE, (token, taking, at, ids))
+    return [row.delivery(token, taking, now) for row in rows]
+
+
+@lru_cache(maxsize=64)
+def _due(queues: int) -> str:
+    # Each queue gives its own oldest by its index, so the cost does not grow with the backlog.
+    free = " union all ".join([_FREE] * queues)
+    return f"""
+    select json_group_array({TAKEN}) from headway_items
+    where id in (select id from ({free}) order by due, id limit ?)
+    """
+
+
+def _age(row: Taken) -> tuple[int, int]:
+    return row.due, row.id
+
+
+def next_due(connection: sqlite3.Connection, queues: Sequence[str]) -> float | None:
+    """Say when the next item will be due that nobody has."""
+    firsts = [connection.execute(_NEXT, (queue,)).fetchone()[0] for queue in queues]
+    return min((first for first in firsts if first is not None), default=None)
+
+
+def is_ours(connection: sqlite3.Connection, delivery: Delivery) -> bool:
+    return connection.execute(_IS_OURS, delivery.receipt).fetchone() is not None
+
+
+def begin(connection: sqlite3.Connection, delivery: Delivery) -> bool:
+    return connection.execute(_BEGIN, delivery.receipt).rowcount == 1
+
+
+def settle(connection: sqlite3.Connection, delivery: Delivery, then: Then) -> bool:
+    """Settle one delivery, if it is still its taker's."""
+    match then:
+        case Done():
+            cursor = connection.execute(_DELETE, delivery.receipt)
+        case HandedBack():
+            cursor = connection.execute(_HAND_BACK, delivery.receipt)
+        case Later() | Parked():
+            place = "parked" if isinstance(then, Parked) else "delayed"
+            values = (place, seconds(then.due), *travel_row(then.travel), *delivery.receipt)
+            cursor = connection.execute(_KEEP, values)
+    return cursor.rowcount == 1
+
+
+def delete_all(connection: sqlite3.Connection, deliveries: Sequence[Delivery]) -> bool:
+    """Take deliveries out of their queues; False: some were not ours, and others are out."""
+    takings: dict[tuple[str, int], list[int]] = {}
+    for delivery in deliveries:
+        number, token, taking = delivery.receipt
+        takings.setdefault((token, taking), []).append(number)
+    gone = 0
+    for (token, taking), ids in takings.items():
+        gone += connection.execute(_DELETE_ALL, (as_json(ids), token, taking)).rowcount
+    return gone == len(deliveries)
+
+
+def resume(connection: sqlite3.Connection, queue: str, now: datetime) -> int:
+    at = seconds(now)
+    return connection.execute(_RESUME, (at, queue, at)).rowcount

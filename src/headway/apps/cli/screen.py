@@ -1,0 +1,100 @@
+"""What people see: text that can do no harm, tables, bars, and a word when they press Ctrl-C."""
+
+import contextlib
+import re
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+import typer
+from rich import box
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from rich.text import Text
+
+from headway.apps.cli.codes import INTERRUPTED
+from headway.core.showing import shown
+
+# What JSON may hold as it is, and what a terminal obeys or turns around all the same.
+_UNSAFE_IN_JSON = re.compile("[\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]")
+_MANY = 20
+"""From here on a bar is worth its flicker."""
+
+
+def harmless(text: str) -> Text:
+    """Give a text that says nothing to the terminal itself."""
+    return Text(shown(text))
+
+
+def as_json(value: Any, *, indent: int = 0) -> str:
+    """Write JSON whose every character is visible; on one line, unless it is indented."""
+    written = msgspec.json.encode(value)
+    if indent:
+        written = msgspec.json.format(written, indent=indent)
+    return _UNSAFE_IN_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", written.decode())
+
+
+def when(instant: datetime | str | None) -> str:
+    """Write an instant to the second, in UTC."""
+    if instant is None:
+        return "-"
+    if isinstance(instant, str):
+        try:
+            instant = datetime.fromisoformat(instant)
+        except ValueError:
+            return instant
+    return f"{instant.astimezone(UTC):%Y-%m-%d %H:%M:%S}Z"
+
+
+def many(count: int, noun: str) -> str:
+    """Count things in words.
+
+    >>> many(1, "letter"), many(2, "letter")
+    ('1 letter', '2 letters')
+    """
+    return f"{count} {noun}{'s' * (count != 1)}"
+
+
+def show_table(
+    headings: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: Sequence[str] = ()
+) -> None:
+    """Print rows under headings; those in `numbers` stand to the right."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 2, 0, 0))
+    for name in headings:
+        table.add_column(name, justify="right" if name in numbers else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*map(harmless, row))
+    Console().print(table)
+
+
+@contextlib.contextmanager
+def bar(words: str) -> Iterator[Callable[[int, int], None]]:
+    """Show a bar for many steps on a terminal; call what is given with how far, of how many."""
+    console = Console(stderr=True)
+    with Progress(
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+    ) as progress:
+        task = progress.add_task(words, total=None, visible=False)
+
+        def move(to: int, of: int) -> None:
+            progress.update(task, completed=to, total=of, visible=of >= _MANY)
+
+        yield move
+
+
+@contextlib.contextmanager
+def say_on_ctrl_c(how_far: Callable[[], str]) -> Iterator[None]:
+    """Answer Ctrl-C with how far it got."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        typer.echo(f"stopped: {how_far()}", err=True)
+        raise typer.Exit(INTERRUPTED) from None

@@ -1,0 +1,42 @@
+"""What came of a change to a failed queue."""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """A letter that was left where it is, and why."""
+
+    letter_id: str
+    reason: str
+
+
+@dataclass(slots=True, kw_only=True)
+class Report:
+    """What came of a change; while it runs, what has come of it so far."""
+
+    what: Literal["requeue", "purge"]
+    queue: str
+    dry_run: bool
+    chosen: Sequence[str] = ()
+    """Ids of the letters that were there and meant when it began; no others are touched."""
+    done: int = 0
+    """Of these, requeued or purged; in a dry run, those that would be."""
+    targets: Counter[str] = field(default_factory=Counter)
+    """How many went to which queue."""
+    skipped: list[Skipped] = field(default_factory=list)
+    gone: int = 0
+    """Somebody else decided upon them meanwhile."""
+    missing: Sequence[str] = ()
+    """Ids that were asked for and were not there."""
+
+    @property
+    def passed(self) -> int:
+        """Count the letters that are dealt with, one way or another."""
+        return self.done + len(self.skipped) + self.gone
+
+
+OnProgress = Callable[[Report], object]

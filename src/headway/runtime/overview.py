@@ -1,0 +1,96 @@
+"""Whether everything that was accepted is in its one place."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol, runtime_checkable
+
+from headway.core.errors import ConfigurationError
+from headway.ports.places import Astray, Count, Places
+
+_IN_QUEUES = ("ready", "leased", "delayed", "parked", "held")
+
+
+class Verdict(StrEnum):
+    """The answer."""
+
+    OK = "ok"
+    NOT_OK = "not ok"
+    UNKNOWN = "unknown"
+    """Nobody counted what was accepted, so nobody can say that nothing is missing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """Places, what was accepted, and the difference."""
+
+    count: Count
+    places: Mapping[str, int]
+    """How many are in each place."""
+    astray: int
+    """Operations that are not in exactly one place."""
+    examples: Sequence[Astray]
+    """The first of them."""
+    against: int | None = None
+    """How many operations of somebody's own list were looked for."""
+    nowhere: Sequence[str] = ()
+    """Those of them that are in no place."""
+
+    @property
+    def total(self) -> int:
+        return sum(self.places.values())
+
+    @property
+    def difference(self) -> int | None:
+        """What was accepted and is not there; below zero, what is there and should not be."""
+        return None if self.count.accepted is None else self.count.accepted - self.total
+
+    @property
+    def verdict(self) -> Verdict:
+        if self.difference or self.astray or self.nowhere:
+            return Verdict.NOT_OK
+        if self.difference is None and self.against is None:
+            return Verdict.UNKNOWN
+        return Verdict.OK
+
+
+@runtime_checkable
+class Finder(Protocol):
+    """Places that can be asked for single operations."""
+
+    async def find(self, operations: Sequence[str]) -> Mapping[str, Sequence[str]]:
+        """Name the places of each operation that is in any."""
+        ...
+
+
+async def verify(
+    places: Places, *, against: Collection[str] | None = None, examples: int = 10
+) -> Report:
+    """Count every place and compare with what was accepted, and with a list of operations."""
+    count = await places.count()
+    astray, named = await places.astray(examples)
+    wanted = None if against is None else list(dict.fromkeys(against))
+    return Report(
+        count=count,
+        places=sum_up(count),
+        astray=astray,
+        examples=named,
+        against=None if wanted is None else len(wanted),
+        nowhere=() if wanted is None else await _nowhere(places, wanted),
+    )
+
+
+def sum_up(count: Count) -> Mapping[str, int]:
+    """Add up each place over all queues."""
+    places = {place: sum(getattr(q, place) for q in count.queues) for place in _IN_QUEUES}
+    return {**places, "failed": sum(count.failed.values()), "done": count.done}
+
+
+async def _nowhere(places: Places, wanted: Sequence[str]) -> Sequence[str]:
+    if not isinstance(places, Finder):
+        raise ConfigurationError(
+            "against is not accepted: this engine cannot be asked for single operations; leave it "
+            "out, and what the engine itself has counted is compared"
+        )
+    found = await places.find(wanted)
+    return [operation for operation in wanted if not found.get(operation)]

@@ -1,0 +1,34 @@
+"""One suite for each port, for every engine: what the ports promise, as tests.
+
+An engine's own tests give a fixture named `harness` (see `conformance.harness`) and a subclass of
+each suite:
+
+    class TestBus(BusConformance): ...
+
+and so on: BusConformance, CommitConformance, RecordsConformance, DocumentsConformance,
+LettersConformance, PlacesConformance, each in the module of its name.
+
+The methods are plain coroutines: run them with pytest-asyncio in its automatic mode.
+"""
+
+import contextlib
+
+_MODULES = (
+    "examples",
+    "publishing",
+    "settling",
+    "takings",
+    "units",
+    "repetition",
+    "effects",
+    "records",
+    "documents",
+    "letters",
+    "places",
+)
+
+with contextlib.suppress(ImportError):
+    import pytest
+
+    # Done here, before any suite is imported: then a failed assert shows what it compared.
+    pytest.register_assert_rewrite(*(f"{__name__}.{module}" for module in _MODULES))

@@ -1,0 +1,196 @@
+"""What all failed queues do: keep letters, show them, and let a person decide."""
+
+import asyncio
+from collections.abc import Sequence
+
+import msgspec
+
+from headway.core.errors import ConfigurationError
+from headway.core.letter import Letter
+from headway.core.travel import Travel
+from headway.ports.records import Ended
+from headway.testing.conformance.examples import (
+    MAILS,
+    ORDERS,
+    failing,
+    key_of,
+    letter_for,
+    letters_for,
+    message,
+    nothing_due,
+    opened,
+    operations,
+    publish,
+    sent_again,
+    take_one,
+    well_travelled,
+)
+from headway.testing.conformance.harness import EngineHarness
+
+NAMES = [f"operation-{number}" for number in range(7)]
+FAILED = ORDERS.failed
+
+
+def names(letters: Sequence[Letter]) -> list[str]:
+    return [letter.operation for letter in letters]
+
+
+class LettersConformance:
+    """Letters are kept until somebody decides."""
+
+    async def test_every_declared_failed_queue_is_shown_with_what_is_in_it(
+        self, harness: EngineHarness
+    ) -> None:
+        engine = await opened(harness)
+        begun = harness.clock.now()
+        await engine.letters.write(FAILED, letters_for(["a", "b"], begun))
+        await harness.pass_time(3 * harness.moment)
+        await engine.letters.write(FAILED, letters_for(["c"], harness.clock.now()))
+        empty, full = await (await opened(harness)).letters.queues()
+        assert (empty.name, empty.letters, empty.oldest, empty.newest) == (
+            MAILS.failed,
+            0,
+            None,
+            None,
+        )
+        assert (full.name, full.letters) == (FAILED, 3)
+        assert full.oldest is not None
+        assert full.newest is not None
+        assert abs(full.oldest - begun) < 2 * harness.moment
+        assert full.newest - full.oldest >= 2 * harness.moment
+
+    async def test_letters_come_out_as_they_went_in(self, harness: EngineHarness) -> None:
+        engine = await opened(harness)
+        now = harness.clock.now()
+        letters = [
+            letter_for(Travel(operation="empty"), now, body=b""),
+            letter_for(Travel(operation="bytes"), now, body=bytes(range(256)) * 100),
+            letter_for(well_travelled("far", now), now, body=b'{"a":[1,null,{"b":1.5}]}'),
+            letter_for(Travel(operation="ünïcødé ✓", generation="x"), now, body=b' {"a": 1}'),
+        ]
+        await engine.letters.write(FAILED, letters)
+        found = await engine.letters.read(FAILED, 10)
+        assert list(found) == letters
+        assert [letter.body for letter in found] == [letter.body for letter in letters]
+
+    async def test_letters_are_read_in_the_order_in_which_they_came_and_stay(
+        self, harness: EngineHarness
+    ) -> None:
+        engine = await opened(harness)
+        await engine.letters.write(FAILED, letters_for(NAMES[:4], harness.clock.now()))
+        await engine.letters.write(FAILED, letters_for(NAMES[4:], harness.clock.now()))
+        for _ in range(3):
+            assert names(await engine.letters.read(FAILED, 5)) == NAMES[:5]
+            assert names(await engine.letters.read(FAILED, 100)) == NAMES
+        assert list(await engine.letters.read(MAILS.failed, 100)) == []
+
+    async def test_letters_are_read_page_by_page(self, harness: EngineHarness) -> None:
+        engine = await opened(harness)
+        await engine.letters.write(FAILED, letters_for(NAMES, harness.clock.now()))
+        read: list[str] = []
+        after: str | None = None
+        while page := await engine.letters.read(FAILED, 3, after):
+            read += names(page)
+            after = page[-1].letter_id
+        assert read == NAMES
+
+    async def test_a_letter_that_is_there_is_not_written_again(
+        self, harness: EngineHarness
+    ) -> None:
+        engine = await opened(harness)
+        first, second = letters_for(["a", "b"], harness.clock.now())
+        await engine.letters.write(FAILED, [first, first])
+        changed = msgspec.structs.replace(first, last_error="something else")
+        await (await opened(harness)).letters.write(FAILED, [changed, second])
+        assert list(await engine.letters.read(FAILED, 10)) == [first, second]
+
+    async def test_one_letter_id_may_be_in_two_failed_queues(self, harness: EngineHarness) -> None:
+        engine = await opened(harness)
+        (letter,) = letters_for(["a"], harness.clock.now())
+        for queue in (FAILED, MAILS.failed):
+            await engine.letters.write(queue, [letter])
+        assert await engine.letters.remove(FAILED, [letter.letter_id]) == 1
+        assert list(await engine.letters.read(MAILS.failed, 10)) == [letter]
+
+    async def test_letters_are_removed_for_good(self, harness: EngineHarness) -> None:
+        engine = await opened(harness)
+        letters = letters_for(NAMES, harness.clock.now())
+        await engine.letters.write(FAILED, letters)
+        gone = [letters[0].letter_id, letters[2].letter_id]
+        assert await engine.letters.remove(FAILED, [*gone, "nobody's"]) == 2
+        assert await engine.letters.remove(FAILED, gone) == 0
+        assert await engine.letters.remove(FAILED, []) == 0
+        left = list(await (await opened(harness)).letters.read(FAILED, 100))
+        assert left == [letters[1], *letters[3:]]
+
+    # Sent again
+
+    async def test_a_requeued_letter_is_an_event_again(self, harness: EngineHarness) -> None:
+        engine = await opened(harness)
+        now = harness.clock.now()
+        letter = letter_for(Travel(operation="a"), now, body=b"\xff", queue=MAILS.name)
+        (other,) = letters_for(["b"], now)
+        await engine.letters.write(FAILED, [letter, other])
+        again = sent_again(letter)
+        assert await engine.letters.requeue(FAILED, letter.letter_id, again) is True
+        assert list(await engine.letters.read(FAILED, 10)) == [other]
+        delivery = await take_one(harness, await opened(harness), MAILS.name)
+        assert (delivery.body, delivery.returns) == (b"\xff", 0)
+        assert (delivery.travel.operation, delivery.travel.requeues) == ("a", 1)
+        assert delivery.travel.generation == again.travel.generation
+
+    async def test_a_letter_that_is_gone_sends_nothing(self, harness: EngineHarness) -> None:
+        engine = await opened(harness)
+        (letter,) = letters_for(["a"], harness.clock.now())
+        again = sent_again(letter)
+        assert await engine.letters.requeue(FAILED, letter.letter_id, again) is False
+        await engine.letters.write(FAILED, [letter])
+        assert await engine.letters.requeue(MAILS.failed, letter.letter_id, again) is False
+        assert await engine.letters.requeue(FAILED, letter.letter_id, again) is True
+        assert await engine.letters.requeue(FAILED, letter.letter_id, again) is False
+        await take_one(harness, engine)
+        await nothing_due(harness, engine)
+
+    async def test_of_many_that_requeue_a_letter_one_does(self, harness: EngineHarness) -> None:
+        engines = [await opened(harness) for _ in range(3)]
+        (letter,) = letters_for(["a"], harness.clock.now())
+        await engines[0].letters.write(FAILED, [letter])
+        answers = await asyncio.gather(
+            *(e.letters.requeue(FAILED, letter.letter_id, sent_again(letter)) for e in engines)
+        )
+        assert sorted(answers) == [False, False, True]
+        await take_one(harness, engines[0])
+        await nothing_due(harness, engines[0])
+
+    async def test_a_letter_that_can_not_be_sent_stays(self, harness: EngineHarness) -> None:
+        engine = await opened(harness)
+        (letter,) = letters_for(["a"], harness.clock.now())
+        await engine.letters.write(FAILED, [letter])
+        astray = message("a", queue="no.such.queue", travel=Travel(operation="a", generation="1"))
+        (error,) = await asyncio.gather(
+            engine.letters.requeue(FAILED, letter.letter_id, astray), return_exceptions=True
+        )
+        assert isinstance(error, ConfigurationError)
+        assert list(await engine.letters.read(FAILED, 10)) == [letter]
+
+    async def test_the_record_says_what_a_person_decided(self, harness: EngineHarness) -> None:
+        engine = await opened(harness)
+        ended: dict[str, Ended] = {}
+        for name in ("kept", "purged", "requeued"):
+            await publish(engine, name)
+            delivery = await take_one(harness, engine)
+            failed = failing(delivery, harness.clock.now())
+            await engine.finisher.finish([failed])
+            letter = failed.letter
+            assert letter is not None
+            if name == "purged":
+                await engine.letters.remove(FAILED, [letter.letter_id])
+            elif name == "requeued":
+                await engine.letters.requeue(FAILED, letter.letter_id, sent_again(letter))
+                assert operations([await take_one(harness, engine)]) == [name]
+            ended[name] = (await engine.records.find([key_of(delivery)]))[key_of(delivery)].ended
+        assert ended == {
+            "kept": Ended.FAILED,
+            "purged": Ended.PURGED,
+            "requeued": Ended.REQUEUED,
+        }

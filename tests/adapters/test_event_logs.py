@@ -1,0 +1,257 @@
+"""The lines that events leave in the log, word for word."""
+
+import json
+import logging
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any, get_args
+
+import pytest
+
+from headway.adapters.logs.formats import JsonFormatter, TerminalFormatter, extras
+from headway.adapters.logs.observer import LogObserver
+from headway.core.action import Reason
+from headway.core.facts import EventFact
+from headway.core.showing import shown
+from tests.adapters.event_facts import (
+    ALL,
+    BACK,
+    DOWN,
+    DUPLICATES,
+    GOES_ON,
+    KEY,
+    LEASE_LOST,
+    MISSING,
+    PARKED,
+    PAUSED,
+    PROCESSED,
+    SKIPPED,
+    SUSPECT,
+    dead,
+    recovered,
+    scheduled,
+)
+
+Said = list[tuple[str, str]]
+
+
+@pytest.fixture(autouse=True)
+def logging_reports_its_own_errors(capsys: pytest.CaptureFixture[str]) -> Iterator[None]:
+    yield
+    assert "Logging error" not in capsys.readouterr().err
+
+
+@pytest.fixture(autouse=True)
+def everything_is_said(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, "headway")
+
+
+def lines(caplog: pytest.LogCaptureFixture, fact: EventFact) -> Said:
+    LogObserver().tell(fact)
+    return [(record.levelname, record.getMessage()) for record in caplog.records]
+
+
+RETRY = ("INFO", f"Retry attempt 3/8 for event with idempotency key: {KEY}")
+
+
+def test_a_document_that_is_not_there_yet_is_no_error(caplog: pytest.LogCaptureFixture) -> None:
+    assert lines(caplog, scheduled()) == [RETRY]
+    assert extras(caplog.records[0]) == {
+        "service": "chunking",
+        "event_type": "JSONParsed",
+        "idempotency_key": KEY,
+        "attempt": 3,
+        "retry": 3,
+        "max_retries": 8,
+        "wait_time": 1.0,
+        "error_type": "DocumentNotFoundError",
+        "rule": "headway.document_not_found",
+        "is_retryable": True,
+    }
+
+
+def test_a_fault_that_passes_is_an_error_with_its_traceback(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    fact = scheduled(TimeoutError("no answer"), retry=1, max_retries=2, delay=timedelta(seconds=5))
+    assert lines(caplog, fact) == [
+        ("ERROR", "Operation failed (attempt 1/3): TimeoutError: no answer"),
+        ("INFO", "Retrying in 5 seconds..."),
+        ("INFO", f"Retry attempt 1/2 for event with idempotency key: {KEY}"),
+    ]
+    assert caplog.records[0].exc_info is not None
+    assert caplog.records[0].exc_info[1] is fact.failure.error
+
+
+@pytest.mark.parametrize(
+    ("retry", "most", "warned"),
+    [(1, 8, False), (6, 8, False), (7, 8, True), (8, 8, True), (1, 1, True), (1, 2, False)],
+)
+def test_somebody_is_warned_before_the_retries_are_used_up(
+    caplog: pytest.LogCaptureFixture, *, retry: int, most: int, warned: bool
+) -> None:
+    said = lines(caplog, scheduled(retry=retry, max_retries=most))
+    line = f"Approaching max attempts (retry {retry}/{most}) for event with idempotency key: {KEY}"
+    assert (("WARNING", line) in said) == warned
+
+
+@pytest.mark.parametrize(
+    ("age", "ttl", "warned"),
+    [
+        (timedelta(minutes=23), timedelta(minutes=30), False),
+        (timedelta(minutes=24), timedelta(minutes=30), True),
+        (timedelta(seconds=1439), timedelta(minutes=30), True),  # with the wait, it is 80 %
+        (timedelta(days=9), None, False),
+    ],
+)
+def test_somebody_is_warned_before_the_time_is_over(
+    caplog: pytest.LogCaptureFixture, *, age: timedelta, ttl: timedelta | None, warned: bool
+) -> None:
+    said = lines(caplog, scheduled(age=age, ttl=ttl))
+    then = f"{age.total_seconds() + 1:.0f}s"
+    line = f"Approaching TTL ({then} of 1800s) for event with idempotency key: {KEY}"
+    assert (("WARNING", line) in said) == warned
+
+
+def test_a_success_after_retries_says_how_many_and_how_long(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    assert lines(caplog, recovered()) == [
+        (
+            "INFO",
+            "Event processed successfully after 3 retry attempts (total latency: 1.75s)",
+        )
+    ]
+    assert extras(caplog.records[0])["idempotency_key"] == KEY
+
+
+def test_a_letter_is_an_error_that_tells_where_it_is(caplog: pytest.LogCaptureFixture) -> None:
+    assert lines(caplog, dead()) == [
+        ("ERROR", "Event sent to DLQ after 8 attempts (reason: max_attempts_exceeded)")
+    ]
+    (record,) = caplog.records
+    assert record.exc_info is not None
+    assert record.exc_info[1] is MISSING
+    assert extras(record) == {
+        "service": "chunking",
+        "event_type": "JSONParsed",
+        "idempotency_key": KEY,
+        "attempt": 9,
+        "retry": 8,
+        "reason": "max_attempts_exceeded",
+        "error_type": "DocumentNotFoundError",
+        "last_error": "DocumentNotFoundError: not found in messages: 123",
+        "is_retryable": True,
+        "rule": "headway.document_not_found",
+        "letter_id": "a1b2",
+        "failed_queue": "chunking.failed",
+        "latency": 64.0,
+    }
+
+
+def test_bytes_that_are_no_event_leave_a_line_without_a_traceback(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    fact = dead(Reason.MALFORMED, attempts=0, failure=None, event_type="")
+    assert lines(caplog, fact) == [
+        ("ERROR", "Event sent to DLQ after 0 attempts (reason: malformed)")
+    ]
+    assert not caplog.records[0].exc_info
+
+
+@pytest.mark.parametrize(
+    ("fact", "level", "message"),
+    [
+        (
+            DOWN,
+            "WARNING",
+            (
+                "Dependency down (postgresql.connection): JSONParsed of chunking are parked and "
+                "nothing is counted against them; they resume by themselves when a probe succeeds"
+            ),
+        ),
+        (
+            BACK,
+            "WARNING",
+            "Dependency back after 90s (postgresql.connection): JSONParsed of chunking resume",
+        ),
+        (
+            PAUSED,
+            "ERROR",
+            (
+                "Service chunking paused: more than half of the last 20 events ended as letters "
+                "(13); fix or roll back, then restart, send SIGHUP, or wait for the probe "
+                "each minute"
+            ),
+        ),
+        (GOES_ON, "WARNING", "Service chunking goes on"),
+        (
+            SUSPECT,
+            "WARNING",
+            (
+                "Event came back 2 times because its worker was gone, and now runs alone; "
+                f"idempotency key: {KEY}"
+            ),
+        ),
+        (
+            LEASE_LOST,
+            "WARNING",
+            (
+                "Event finished too late, so nothing of it took effect: it belongs to another "
+                f"worker by now; idempotency key: {KEY}"
+            ),
+        ),
+        (PROCESSED, "DEBUG", "Processed 3 JSONParsed in 2.75s"),
+        (DUPLICATES, "DEBUG", "Already done, skipping 2 JSONParsed"),
+        (SKIPPED, "DEBUG", "Already there, skipping 4 documents of JSONParsed"),
+        (PARKED, "DEBUG", "Parked one JSONParsed until postgresql.connection is over"),
+    ],
+)
+def test_other_facts_have_a_line_each(
+    caplog: pytest.LogCaptureFixture, fact: EventFact, level: str, message: str
+) -> None:
+    assert lines(caplog, fact) == [(level, message)]
+    assert extras(caplog.records[0])["service"] == "chunking"
+
+
+def test_there_is_a_fact_of_every_kind_in_these_tests() -> None:
+    assert {type(fact) for fact in ALL} == set(get_args(EventFact))
+
+
+def test_the_busy_path_says_nothing_where_nobody_debugs(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "headway")
+    for fact in (PROCESSED, DUPLICATES, SKIPPED, PARKED):
+        assert lines(caplog, fact) == []
+
+
+HOSTILE = "k\nERROR: all is lost\r\x1b[31m\u2028\u202e"
+
+
+def everything_from_outside() -> list[EventFact]:
+    taken: dict[str, Any] = {"idempotency_key": HOSTILE, "event_type": HOSTILE}
+    return [
+        scheduled(TimeoutError(HOSTILE), retry=8, age=timedelta(minutes=29), **taken),
+        dead(last_error=HOSTILE, error_type=HOSTILE, failure=None, **taken),
+        type(SUSPECT)(service="chunking", returns=2, **taken),
+        type(LEASE_LOST)(service="chunking", **taken),
+        type(PARKED)(service="chunking", rule="r", **taken),
+        type(DOWN)(service="chunking", event_type=HOSTILE, rule="r", down=True, last_error=HOSTILE),
+    ]
+
+
+@pytest.mark.parametrize("fact", everything_from_outside(), ids=lambda fact: type(fact).__name__)
+def test_what_comes_from_outside_cannot_forge_a_line(
+    caplog: pytest.LogCaptureFixture, fact: EventFact
+) -> None:
+    lines(caplog, fact)
+    for record in caplog.records:
+        record.exc_info = None  # a traceback has many lines, whoever made it
+        assert record.getMessage().isprintable()
+        assert TerminalFormatter().format(record).isprintable()
+        assert json.loads(JsonFormatter().format(record))["event_type"] == shown(HOSTILE)
+
+
+def test_a_key_of_a_megabyte_does_not_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    ((_, line),) = lines(caplog, scheduled(idempotency_key="x" * 1_000_000))
+    assert len(line) < 1_000
+    assert line.endswith("xxx...")

@@ -1,0 +1,137 @@
+"""Whose file it is, and what an engine leaves behind."""
+
+import asyncio
+import sqlite3
+import subprocess
+import sys
+import threading
+from contextlib import closing
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from headway.adapters.sqlite.engine import SqliteEngine, sqlite_engine
+from headway.adapters.system.chance import SystemChance
+from headway.adapters.system.clock import SystemClock
+from headway.core.errors import ConfigurationError
+from headway.ports.bus import Queue
+
+QUEUE = Queue(name="q", event_types=("A",), failed="q.failed")
+
+
+def engine_on(path: Path) -> SqliteEngine:
+    return sqlite_engine(path, SystemClock(), SystemChance())
+
+
+async def refusal(path: Path) -> str:
+    engine = engine_on(path)
+    answers = await asyncio.gather(
+        engine.bus.open([QUEUE]),
+        engine.places.count(),
+        return_exceptions=True,
+    )
+    await engine.bus.close()
+    assert all(isinstance(answer, ConfigurationError) for answer in answers), answers
+    assert len({str(answer) for answer in answers}) == 1
+    assert str(path) in str(answers[0])
+    return str(answers[0])
+
+
+async def test_a_file_that_is_no_database_is_refused_and_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "notes.db"
+    path.write_text("not a database, but somebody's notes\n" * 100)
+    before = path.read_bytes()
+    assert "not a SQLite database" in await refusal(path)
+    assert path.read_bytes() == before
+
+
+async def test_a_damaged_file_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "damaged.db"
+    engine = engine_on(path)
+    await engine.bus.open([QUEUE])
+    await engine.bus.close()
+    content = bytearray(path.read_bytes())
+    content[16:100] = b"\xff" * 84
+    path.write_bytes(content)
+    assert "name another file" in await refusal(path)
+
+
+@pytest.mark.parametrize("pragma", ["application_id = 7", "user_version = 7"])
+async def test_a_file_of_another_program_is_refused(tmp_path: Path, pragma: str) -> None:
+    path = tmp_path / "theirs.db"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("create table theirs (x)")
+        connection.execute(f"pragma {pragma}")
+    assert "another program" in await refusal(path)
+    with closing(sqlite3.connect(path)) as connection:
+        names = connection.execute("select name from sqlite_master").fetchall()
+        assert names == [("theirs",)]
+
+
+async def test_a_file_of_a_newer_version_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "newer.db"
+    engine = engine_on(path)
+    await engine.bus.open([QUEUE])
+    await engine.bus.close()
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("pragma user_version = 99")
+    message = await refusal(path)
+    assert "99" in message
+    assert "upgrade Headway" in message
+
+
+async def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
+    assert "make the folder" in await refusal(tmp_path / "no" / "such" / "headway.db")
+
+
+def test_settings_are_checked(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="synchronous='fast'"):
+        sqlite_engine(tmp_path / "x.db", SystemClock(), SystemChance(), synchronous="fast")
+    with pytest.raises(ConfigurationError, match="lease"):
+        sqlite_engine(tmp_path / "x.db", SystemClock(), SystemChance(), lease=timedelta())
+
+
+async def test_ports_work_without_opening_the_bus(tmp_path: Path) -> None:
+    engine = engine_on(tmp_path / "headway.db")
+    assert (await engine.places.count()).workers == 0
+    assert list(await engine.letters.queues()) == []
+    assert dict(await engine.records.find(["x"])) == {}
+    await engine.bus.close()
+
+
+async def test_closing_ends_every_thread_and_may_be_repeated(tmp_path: Path) -> None:
+    before = set(threading.enumerate())
+    engine = engine_on(tmp_path / "headway.db")
+    await engine.bus.open([QUEUE])
+    await engine.places.count()
+    waiting = asyncio.create_task(engine.bus.take(["q"], 1, timedelta(minutes=1)))
+    await asyncio.sleep(0.1)
+    await engine.bus.close()
+    assert list(await waiting) == []
+    await engine.bus.close()
+    ours = {t for t in set(threading.enumerate()) - before if t.name.startswith("headway")}
+    assert ours == set()
+    with pytest.raises(RuntimeError, match=r"headway\.db"):
+        await engine.bus.publish([])
+
+
+def test_a_process_that_forgets_to_close_can_end(tmp_path: Path) -> None:
+    code = f"""
+import asyncio
+from headway.adapters.sqlite.engine import sqlite_engine
+from headway.adapters.system.chance import SystemChance
+from headway.adapters.system.clock import SystemClock
+from headway.ports.bus import Queue
+
+async def main():
+    engine = sqlite_engine({str(tmp_path / "headway.db")!r}, SystemClock(), SystemChance())
+    await engine.bus.open([Queue(name="q", event_types=("A",), failed="f")])
+    await engine.places.count()
+
+asyncio.run(main())
+"""
+    ended = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=False
+    )
+    assert (ended.returncode, ended.stderr) == (0, "")

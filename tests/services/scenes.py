@@ -1,0 +1,93 @@
+"""What the tests of services have in common."""
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Any
+
+from headway.adapters.memory.bus import MemoryBus
+from headway.core.event import Event, encode
+from headway.core.travel import Travel
+from headway.ports.bus import Bus
+from headway.runtime.service import Service
+from headway.runtime.work import Work
+from headway.runtime.worker import Worker
+from headway.testing.trial import Trial
+
+SECOND = timedelta(seconds=1)
+MINUTE = timedelta(minutes=1)
+NEVER = timedelta(days=1)
+
+
+class Failing:
+    """A handler that fails as told, then succeeds; it remembers when it was called."""
+
+    def __init__(self, *failures: BaseException, trial: Callable[[], Trial] | None = None) -> None:
+        self._failures = list(failures)
+        self._trial = trial
+        self.attempts: list[int] = []
+        self.times: list[datetime] = []
+
+    async def __call__(self, event: Event, work: Work) -> None:
+        self.attempts.append(work.attempt)
+        if self._trial is not None:
+            self.times.append(self._trial().clock.now())
+        if self._failures:
+            raise self._failures.pop(0)
+
+    @property
+    def waits(self) -> list[float]:
+        """Seconds between the calls."""
+        pairs = zip(self.times, self.times[1:], strict=False)
+        return [(after - before).total_seconds() for before, after in pairs]
+
+
+def failing(*failures: BaseException, **trial_settings: Any) -> tuple[Failing, Trial]:
+    """Give a service `orders` for `OrderPlaced` that fails as told, and its trial."""
+    handler = Failing(*failures, trial=lambda: trial)
+    orders = Service("orders")
+    orders.on("OrderPlaced", failed="OrderFailed", dedup="order")(handler)
+    trial = Trial(orders, **trial_settings)
+    return handler, trial
+
+
+def lost(times: int) -> list[BaseException]:
+    """Give errors of the infrastructure."""
+    return [ConnectionResetError(f"reset {n}") for n in range(times)]
+
+
+def bus_of(worker: Worker) -> Bus:
+    return worker._engine.bus
+
+
+def crash(trial: Trial, worker: Worker) -> None:
+    """Let the process of a worker die: whatever it still does has no effect."""
+    bus = bus_of(worker)
+    assert isinstance(bus, MemoryBus)
+    trial.state.crash(bus)
+
+
+async def until(trial: Trial, holds: Callable[[], bool], at_most: timedelta = NEVER) -> None:
+    """Let time pass until something holds."""
+    end = trial.clock.now() + at_most
+    while not holds():
+        assert trial.clock.now() < end, "it never came to that"
+        await trial.clock.wait(timedelta(milliseconds=10))
+
+
+def redeliver(
+    trial: Trial, event_id: str, data: Any = None, queue: str = "orders.order.placed"
+) -> None:
+    """Put an event into a queue once more, as a broker does that delivers twice."""
+    body = encode(Event("OrderPlaced", event_id, data={} if data is None else data))
+    trial.state.put(queue, body, Travel(operation=event_id), trial.clock.now())
+
+
+async def reasons(trial: Trial, queue: str = "orders.failed") -> list[str]:
+    """Say why each letter was written."""
+    return [letter.abandoned_reason for letter in await trial.letters(queue)]
+
+
+async def assert_all_is_accounted_for(trial: Trial) -> None:
+    """Whatever was accepted is in exactly one place."""
+    missing, astray = await trial.engine.places.astray(10)
+    assert (missing, list(astray)) == (0, [])

@@ -1,0 +1,52 @@
+"""The two engines under test: one commit for everything, and a store with a bus beside it."""
+
+from dataclasses import dataclass
+
+from headway.adapters.memory.engine import MemoryFinisher
+from headway.adapters.memory.letters import MemoryLetters
+from headway.adapters.memory.places import MemoryPlaces
+from headway.adapters.memory.store import MemoryStore
+from headway.ports.bus import Delivery
+from headway.ports.engine import Engine
+from headway.runtime.finishing import Store, StoreThenBus
+from tests.simulation.ports import (
+    FaultyBus,
+    FaultyDocuments,
+    FaultyFinisher,
+    FaultyLetters,
+    FaultyRecords,
+    FaultyStore,
+)
+from tests.simulation.process import Process
+from tests.simulation.state import WatchedState
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What an engine is built of; a planted bug replaces one of them."""
+
+    state: type[WatchedState] = WatchedState
+    bus: type[FaultyBus] = FaultyBus
+    finisher: type[StoreThenBus] = StoreThenBus
+
+    def store(self, process: Process, store: MemoryStore) -> Store:
+        return FaultyStore(process, store)
+
+    def engine(self, process: Process, seen: list[Delivery], *, one_commit: bool) -> Engine:
+        """Build the engine of one process."""
+        state = process.disks.state
+        store = MemoryStore(state)
+        bus = self.bus(process, seen)
+        letters = FaultyLetters(process, MemoryLetters(state, process))
+        records = FaultyRecords(process, store.records)
+        inner = MemoryFinisher(state, process.bus, process)
+        return Engine(
+            bus=bus,
+            finisher=FaultyFinisher(process, inner)
+            if one_commit
+            else self.finisher(self.store(process, store), records, bus, letters),
+            letters=letters,
+            records=records,
+            documents=FaultyDocuments(process, store.documents),
+            places=MemoryPlaces(state, process.disks.clock),
+        )

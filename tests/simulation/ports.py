@@ -1,0 +1,254 @@
+"""The ports as a process sees them: every call is a step at which something can go wrong."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from headway.core.letter import Letter
+from headway.core.writes import Document
+from headway.ports.bus import Delivery, Message, Queue, Then
+from headway.ports.commit import Finish, Finisher, Outcome, Unit
+from headway.ports.documents import Documents
+from headway.ports.letters import FailedQueue, Letters
+from headway.ports.records import DoneRecord, DoneRecords
+from headway.runtime.finishing import Store
+from tests.simulation.process import Process
+
+_IDLE = timedelta(seconds=10)
+
+
+class FaultyBus:
+    """The bus of one process."""
+
+    def __init__(self, process: Process, seen: list[Delivery]) -> None:
+        self._process = process
+        self._bus = process.bus
+        self._faults = process.disks.faults
+        self._state = process.disks.state
+        self._seen = seen
+
+    async def open(self, queues: Sequence[Queue]) -> None:
+        await self._process.step("open", lambda: self._bus.open(queues))
+
+    async def publish(self, messages: Sequence[Message]) -> Sequence[int]:
+        some = messages[: self._faults.some(len(messages))]
+        return await self._process.step(
+            "publish",
+            lambda: self._bus.publish(messages),
+            # Stricter than the port, which promises all or none: brokers do not.
+            half=None if self._state.recognises else lambda: self._bus.publish(some),
+            about=" ".join(f"{each.event_type}:{_short(each.travel)}" for each in messages),
+        )
+
+    async def take(
+        self, queues: Sequence[str], limit: int, patience: timedelta = timedelta()
+    ) -> Sequence[Delivery]:
+        # An idle worker asks every second, which only costs time here.
+        patience = _IDLE if patience >= timedelta(seconds=1) else patience
+        taken = list(
+            await self._process.step("take", lambda: self._bus.take(queues, limit, patience))
+        )
+        if self._faults.happens(0.3):
+            self._faults.random.shuffle(taken)
+        if taken:
+            self._process.tell("took", " ".join(_named(each) for each in taken))
+        self._seen.extend(taken)
+        return taken
+
+    async def begin(self, delivery: Delivery) -> bool:
+        return await self._process.step(
+            "begin", lambda: self._bus.begin(delivery), about=_named(delivery)
+        )
+
+    async def settle(self, settlements: Sequence[tuple[Delivery, Then]]) -> Sequence[bool]:
+        some = settlements[: self._faults.some(len(settlements))]
+
+        async def whole() -> Sequence[bool]:
+            return await self._fenced(settlements)
+
+        async def lost() -> Sequence[bool]:
+            await self._fenced(some)
+            self._state.disconnect(self._bus)
+            return [True] * len(settlements)
+
+        return await self._process.step(
+            "settle",
+            whole,
+            half=lambda: self._fenced(some),
+            ack_lost=lost,
+            about=" ".join(f"{_named(d)}={type(then).__name__}" for d, then in settlements),
+        )
+
+    async def _fenced(self, settlements: Sequence[tuple[Delivery, Then]]) -> Sequence[bool]:
+        held = [self._state.is_held(delivery) for delivery, _ in settlements]
+        settled = await self._bus.settle(settlements)
+        for (delivery, _), was_held, took_effect in zip(settlements, held, settled, strict=True):
+            if took_effect and not was_held:
+                self._process.disks.violated(f"{_named(delivery)}: settled by one who lost it")
+        return settled
+
+    async def resume(self, queue: str) -> int:
+        return await self._process.step("resume", lambda: self._bus.resume(queue), about=queue)
+
+    async def close(self) -> None:
+        await self._process.step("close", self._bus.close)
+
+
+class FaultyFinisher:
+    """One commit for everything: each unit takes effect as a whole, or not at all."""
+
+    def __init__(self, process: Process, finisher: Finisher) -> None:
+        self._process = process
+        self._finisher = finisher
+
+    async def finish(self, units: Sequence[Unit]) -> Sequence[Finish]:
+        some = units[: self._process.disks.faults.some(len(units))]
+        return await self._process.step(
+            "finish",
+            lambda: self._fenced(units),
+            half=lambda: self._fenced(some),
+            about=" ".join(map(_ended, units)),
+        )
+
+    async def _fenced(self, units: Sequence[Unit]) -> Sequence[Finish]:
+        state = self._process.disks.state
+        held = [state.is_held(unit.delivery) for unit in units]
+        finishes = await self._finisher.finish(units)
+        for unit, was_held, finish in zip(units, held, finishes, strict=True):
+            if finish.outcome is Outcome.COMMITTED and not was_held:
+                self._process.disks.violated(f"{_named(unit.delivery)}: committed by a loser")
+        _count_refused(self._process, units, finishes)
+        return finishes
+
+
+class FaultyStore:
+    """The store's half of the walk in two steps."""
+
+    def __init__(self, process: Process, store: Store) -> None:
+        self._process = process
+        self._store = store
+
+    async def commit(self, units: Sequence[Unit]) -> Sequence[Finish]:
+        some = units[: self._process.disks.faults.some(len(units))]
+
+        async def whole() -> Sequence[Finish]:
+            finishes = await self._store.commit(units)
+            _count_refused(self._process, units, finishes)
+            return finishes
+
+        return await self._process.step(
+            "commit",
+            whole,
+            half=lambda: self._store.commit(some),
+            about=" ".join(map(_ended, units)),
+        )
+
+
+class FaultyRecords:
+    """The done-records."""
+
+    def __init__(self, process: Process, records: DoneRecords) -> None:
+        self._process = process
+        self._records = records
+
+    async def find(self, keys: Sequence[str]) -> Mapping[str, DoneRecord]:
+        return await self._process.step("find", lambda: self._records.find(keys))
+
+    async def undispatched(self, before: datetime, limit: int) -> Sequence[DoneRecord]:
+        return await self._process.step(
+            "undispatched", lambda: self._records.undispatched(before, limit)
+        )
+
+    async def dispatched(self, keys: Sequence[str]) -> None:
+        some = keys[: self._process.disks.faults.some(len(keys))]
+        await self._process.step(
+            "dispatched",
+            lambda: self._records.dispatched(keys),
+            half=lambda: self._records.dispatched(some),
+            about=" ".join(keys),
+        )
+
+    async def forget(self, before: datetime, limit: int) -> int:
+        return await self._process.step("forget", lambda: self._records.forget(before, limit))
+
+
+class FaultyLetters:
+    """The failed queues; where they are not in the store, a requeue is two steps."""
+
+    def __init__(self, process: Process, letters: Letters) -> None:
+        self._process = process
+        self._letters = letters
+
+    async def queues(self) -> Sequence[FailedQueue]:
+        return await self._process.step("failed queues", self._letters.queues)
+
+    async def write(self, queue: str, letters: Sequence[Letter]) -> None:
+        some = letters[: self._process.disks.faults.some(len(letters))]
+        await self._process.step(
+            "write letters",
+            lambda: self._letters.write(queue, letters),
+            half=lambda: self._letters.write(queue, some),
+            about=" ".join(f"{each.operation}/{each.generation}" for each in letters),
+        )
+
+    async def read(self, queue: str, limit: int, after: str | None = None) -> Sequence[Letter]:
+        return await self._process.step("read", lambda: self._letters.read(queue, limit, after))
+
+    async def requeue(self, queue: str, letter_id: str, message: Message) -> bool:
+        two_steps = not self._process.disks.state.recognises
+        return await self._process.step(
+            "requeue",
+            lambda: self._letters.requeue(queue, letter_id, message),
+            half=(lambda: self._process.bus.publish([message])) if two_steps else None,
+            about=_short(message.travel),
+        )
+
+    async def remove(self, queue: str, letter_ids: Sequence[str]) -> int:
+        return await self._process.step("remove", lambda: self._letters.remove(queue, letter_ids))
+
+
+class FaultyDocuments:
+    """What handlers read."""
+
+    def __init__(self, process: Process, documents: Documents) -> None:
+        self._process = process
+        self._documents = documents
+
+    async def fetch(self, collection: str, ids: Sequence[str]) -> Mapping[str, Document]:
+        return await self._process.step("fetch", lambda: self._documents.fetch(collection, ids))
+
+    async def find(
+        self, collection: str, where: Mapping[str, Any], limit: int
+    ) -> Sequence[Document]:
+        return await self._process.step(
+            "fetch", lambda: self._documents.find(collection, where, limit)
+        )
+
+    async def begin(
+        self, collection: str, ids: Sequence[str], operation: str, now: datetime
+    ) -> Mapping[str, Document]:
+        return await self._process.step(
+            "fetch", lambda: self._documents.begin(collection, ids, operation, now)
+        )
+
+
+def _count_refused(process: Process, units: Sequence[Unit], finishes: Sequence[Finish]) -> None:
+    for unit, finish in zip(units, finishes, strict=True):
+        process.tell("outcome", f"{_named(unit.delivery)} {finish.outcome}")
+        if finish.outcome is Outcome.REFUSED:
+            process.disks.state.refused_once(unit.delivery)
+
+
+def _ended(unit: Unit) -> str:
+    end = unit.record.ended if unit.record else type(unit.then).__name__
+    return f"{_named(unit.delivery)}={'known:' if unit.resumes else ''}{end}"
+
+
+def _named(delivery: Delivery) -> str:
+    more = f" r{delivery.returns} b{delivery.begins}" if delivery.returns else ""
+    return f"{_short(delivery.travel)}#{delivery.receipt[0]}({delivery.travel.attempt}{more})"
+
+
+def _short(travel: Any) -> str:
+    generation = travel.generation
+    return travel.operation[:8] + ("" if generation == "0" else f"~{generation[:4]}")
