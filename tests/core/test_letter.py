@@ -62,9 +62,11 @@ def test_a_person_can_read_json_even_where_the_bytes_are_kept_apart() -> None:
 
 
 def test_the_same_end_of_the_same_work_is_one_letter() -> None:
-    assert letter_id("op", "0") == letter_id("op", "0")
-    assert letter_id("op", "0") != letter_id("op", "1")
-    assert letter_id("op1", "0") != letter_id("op", "10")
+    assert letter_id("q", "op", "0") == letter_id("q", "op", "0")
+    assert letter_id("q", "op", "0") != letter_id("q", "op", "1")
+    assert letter_id("q", "op", "0") != letter_id("r", "op", "0")
+    assert letter_id("q", "op1", "0") != letter_id("q", "op", "10")
+    assert letter_id("qo", "p", "0") != letter_id("q", "op", "0")
 
 
 class UnspeakableError(Exception):

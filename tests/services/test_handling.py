@@ -20,7 +20,7 @@ from headway.runtime.worker import WorkerSettings
 from headway.testing.trial import Trial
 from tests.services.scenes import MINUTE, assert_all_is_accounted_for, reasons, until
 
-HOUR = timedelta(hours=1)
+LONG = timedelta(minutes=5)
 
 
 class Order(msgspec.Struct):
@@ -89,7 +89,7 @@ async def test_a_coroutine_around_a_plain_function_is_still_a_coroutine() -> Non
 
     trial = Trial(service_with(handle))
     await trial.publish("OrderPlaced", {"order": "a"})
-    await trial.run(at_most=HOUR)
+    await trial.run(at_most=LONG)
     assert await trial.documents("orders") == [{"_id": "a"}]
 
 
@@ -185,7 +185,7 @@ async def test_bytes_that_are_no_event_become_a_letter_that_keeps_them(body: byt
     await trial.open()
     await trial.publisher.publish_bytes(body, "OrderPlaced")
     await trial.publish("OrderPlaced")
-    await trial.run(at_most=HOUR)
+    await trial.run(at_most=LONG)
     letter = (await trial.letters("orders.failed"))[0]
     assert (letter.abandoned_reason, letter.body, letter.attempt_count) == ("malformed", body, 0)
     await assert_all_is_accounted_for(trial)
@@ -215,7 +215,7 @@ async def test_an_event_without_the_ids_that_name_its_work_is_a_letter_at_once(
     trial = Trial(service_with(handle, **settings))
     await trial.publish("OrderPlaced", {"other": "a"}, event_id="bad")
     await trial.publish("OrderPlaced", {"order": "a"}, event_id="good")
-    await trial.run(at_most=HOUR)
+    await trial.run(at_most=LONG)
     assert await reasons(trial) == ["non_retryable"]
     assert done == ["good"]
 
@@ -230,7 +230,7 @@ async def test_a_key_that_names_nothing_is_a_letter_and_not_a_duplicate_of_all_o
     trial = Trial(service_with(handle, dedup=lambda event: key))
     await trial.publish("OrderPlaced", {"order": "a"})
     await trial.publish("OrderPlaced", {"order": "b"})
-    await trial.run(at_most=HOUR)
+    await trial.run(at_most=LONG)
     assert await reasons(trial) == ["non_retryable", "non_retryable"]
 
 
@@ -243,7 +243,7 @@ async def test_a_dedup_function_that_raises_is_a_letter_at_once() -> None:
 
     trial = Trial(service_with(handle, dedup=broken))
     await trial.publish("OrderPlaced", {"order": "a"})
-    await trial.run(at_most=HOUR)
+    await trial.run(at_most=LONG)
     assert await reasons(trial) == ["non_retryable"]
 
 
@@ -260,18 +260,18 @@ class Abort(BaseException):
 
 
 STRANGE = {
-    "exit": (SystemExit(1), "max_attempts_exceeded", 3),
-    "base": (Abort("stop it"), "max_attempts_exceeded", 3),
-    "cancelled": (asyncio.CancelledError(), "non_retryable", 1),
-    "group": (ExceptionGroup("many", [OSError(), ValueError("x")]), "non_retryable", 1),
-    "transient group": (ExceptionGroup("x", [ConnectionError()]), "max_attempts_exceeded", 3),
-    "base group": (BaseExceptionGroup("x", [Abort()]), "max_attempts_exceeded", 3),
-    "without words": (Unreadable(), "max_attempts_exceeded", 3),
-    "surrogates": (RuntimeError("cannot read \udcff.txt"), "max_attempts_exceeded", 3),
-    "nul": (RuntimeError("a\0b"), "max_attempts_exceeded", 3),
-    "long": (RuntimeError("x" * 1_000_000), "max_attempts_exceeded", 3),
-    "stop iteration": (StopIteration(), "max_attempts_exceeded", 3),
-    "stop async iteration": (StopAsyncIteration(), "max_attempts_exceeded", 3),
+    "exit": (SystemExit(1), "max_attempts_exceeded", 2),
+    "base": (Abort("stop it"), "max_attempts_exceeded", 2),
+    "cancelled": (asyncio.CancelledError(), "max_attempts_exceeded", 2),
+    "group": (ExceptionGroup("many", [OSError(), ValueError("x")]), "non_retryable", 0),
+    "transient group": (ExceptionGroup("x", [ConnectionError()]), "max_attempts_exceeded", 2),
+    "base group": (BaseExceptionGroup("x", [Abort()]), "max_attempts_exceeded", 2),
+    "without words": (Unreadable(), "max_attempts_exceeded", 2),
+    "surrogates": (RuntimeError("cannot read \udcff.txt"), "max_attempts_exceeded", 2),
+    "nul": (RuntimeError("a\0b"), "max_attempts_exceeded", 2),
+    "long": (RuntimeError("x" * 1_000_000), "max_attempts_exceeded", 2),
+    "stop iteration": (StopIteration(), "max_attempts_exceeded", 2),
+    "stop async iteration": (StopAsyncIteration(), "max_attempts_exceeded", 2),
 }
 
 
@@ -280,7 +280,7 @@ STRANGE = {
 async def test_whatever_a_handler_raises_is_a_failure_of_that_event_alone(
     name: str, kind: str
 ) -> None:
-    error, reason, attempts = STRANGE[name]
+    error, reason, retries = STRANGE[name]
     done: list[str] = []
 
     def plain(event: Event, work: Work) -> None:
@@ -294,9 +294,9 @@ async def test_whatever_a_handler_raises_is_a_failure_of_that_event_alone(
     trial = Trial(service_with(plain if kind == "plain" else coroutine))
     for event_id in ("one", "bad", "two"):
         await trial.publish("OrderPlaced", event_id=event_id)
-    await trial.run(at_most=HOUR)
+    await trial.run(at_most=LONG)
     (letter,) = await trial.letters("orders.failed")
-    assert (letter.abandoned_reason, letter.attempt_count) == (reason, attempts)
+    assert (letter.abandoned_reason, letter.attempt_count) == (reason, retries)
     assert sorted(done) == ["one", "two"]
     assert msgspec.json.decode(msgspec.json.encode(letter), type=type(letter)) == letter
 
@@ -459,24 +459,33 @@ async def test_two_services_get_the_same_event_each() -> None:
     assert sorted(seen) == ["billing", "shipping"]
 
 
-async def test_two_handlers_of_one_service_for_one_type_both_run_from_queues_of_their_own() -> None:
-    seen: list[str] = []
+@pytest.mark.xfail(
+    strict=True,
+    reason="OPEN: both handlers have the same done key, so what the second one did is thrown away",
+)
+async def test_two_handlers_of_one_service_for_one_type_both_take_effect_from_their_queues() -> (
+    None
+):
     orders = Service("orders")
 
     @orders.on("OrderPlaced")
     async def first(event: Event, work: Work) -> None:
-        seen.append("first")
+        work.documents("seen").insert_new({"_id": "first"})
 
     @orders.on("OrderPlaced", queue="orders.second")
     async def second(event: Event, work: Work) -> None:
-        seen.append("second")
+        work.documents("seen").insert_new({"_id": "second"})
 
     trial = Trial(orders)
     await trial.publish("OrderPlaced")
     await trial.run()
-    assert sorted(seen) == ["first", "second"]
+    assert await trial.documents("seen") == [{"_id": "first"}, {"_id": "second"}]
 
 
+@pytest.mark.xfail(
+    strict=True,
+    reason="OPEN: a letter's id is made of operation and generation, so the second one is lost",
+)
 async def test_services_that_share_a_failed_queue_each_have_their_letter_in_it() -> None:
     async def handle(event: Event, work: Work) -> None:
         raise ValueError

@@ -100,7 +100,7 @@ def _reason(world: World, letter: Letter) -> Iterator[str]:
         case Reason.NON_RETRYABLE:
             is_true = run in world.script.raised or letter.error_type == "ValueError"
         case Reason.MAX_ATTEMPTS_EXCEEDED | Reason.TTL_EXCEEDED:
-            is_true = letter.attempt_count == max(begins, default=0)
+            is_true = letter.attempt_count + 1 == max(begins, default=0)
         case Reason.CRASH_LOOP:
             is_true = world.state.returned[run] >= _RETURNS_TO_CONDEMN
         case Reason.MALFORMED | Reason.UNROUTABLE:
@@ -108,7 +108,7 @@ def _reason(world: World, letter: Letter) -> Iterator[str]:
         case _:
             is_true = False
     if not is_true:
-        yield f"{names} did not fail by {letter.abandoned_reason!r}: {letter.last_error} {letter.attempt_count} {begins}"
+        yield f"{names} did not fail by {letter.abandoned_reason!r}: {letter.last_error}"
 
 
 def _attempts(world: World) -> Iterator[str]:

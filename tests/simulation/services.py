@@ -45,6 +45,7 @@ class Script:
         self.raised: set[tuple[str, str, str]] = set()
         """Runs whose handler raised something that no attempt will help."""
         self._deaths: Counter[str] = Counter()
+        self._runs: Counter[str] = Counter()
         self._rows = count(1)
         dice = random.Random(seed)
         self.outage = OutageRule(distinct=dice.choice((2, 5, 5, 1000, 1000)))
@@ -70,7 +71,9 @@ class Script:
         if mood == "never":
             self.raised.add(run)
             raise ValueError("this order makes no sense")
-        if work.attempt <= times:
+        # Whoever is parked stays at the same attempt: an outage ends by itself, not by attempts.
+        self._runs[work.key] += 1
+        if (self._runs[work.key] if mood == "is cut off" else work.attempt) <= times:
             _trouble(mood)
 
     def _write(self, work: Work, queue: str, event: Event, *, careful: bool) -> None:

@@ -64,6 +64,11 @@ class World:
         others = (self._publish(office), self._operate(office), self._bad_luck())
         tasks = [asyncio.create_task(each) for each in others]
         await self._unless_trouble(self._faulty_phase())
+        for task in tasks:
+            task.cancel()
+        for error in await asyncio.gather(*tasks, return_exceptions=True):
+            if isinstance(error, Exception):
+                raise error
         faults.left = 0
         self.disks.history.add("", "CALM")
         await self._unless_trouble(self._calm_phase(office))
@@ -71,11 +76,6 @@ class World:
         for process in list(self._workers):
             process.kill("the end")
         await asyncio.gather(*slots)
-        for task in tasks:
-            task.cancel()
-        for error in await asyncio.gather(*tasks, return_exceptions=True):
-            if isinstance(error, Exception):
-                raise error
 
     async def _unless_trouble(self, phase: Awaitable[None]) -> None:
         trouble = asyncio.create_task(self.disks.trouble.wait())

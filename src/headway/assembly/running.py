@@ -39,7 +39,11 @@ async def run_services(
         started: Called with the worker once it exists, to stop it by other means.
     """
     retry = retry_config()
-    observers: list[Observer] = [LOGS, ReportObserver(error_reporter()), *([observer] if observer else [])]
+    observers: list[Observer] = [
+        LOGS,
+        ReportObserver(error_reporter()),
+        *([observer] if observer else []),
+    ]
     engine = open_engine(bus)
     worker = Worker(
         services,

@@ -4,10 +4,13 @@ On the wire an event is an object with `event_type`, `event_id`, `timestamp`, `v
 Only `event_type` is needed. Our own facts travel beside it, never inside it.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from typing import Any
+from uuid import UUID
 
 import msgspec
 
@@ -17,6 +20,9 @@ FIRST_GENERATION = "0"
 """The generation of an event that nobody has sent again on purpose."""
 
 _IDS_SHOWN = 3
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND = timedelta(milliseconds=1)
+_HEX = re.compile(r"[0-9a-f]{20,}")
 _DIGITS_OF_HASH = 16
 
 
@@ -92,6 +98,24 @@ def _why(error: Exception) -> str:
     if isinstance(error, RecursionError):
         return "the JSON is nested too deeply"
     return str(error)
+
+
+def new_event_id(now: datetime, token: str) -> str:
+    """Make the id of a new event: a UUID whose beginning is the time.
+
+    Ids that follow each other in time lie side by side in an index. Random ones would each touch a
+    page of their own, which makes a store several times slower.
+
+    >>> new_event_id(datetime(2026, 1, 17, 5, tzinfo=UTC), "f" * 32)
+    '019bca53-1080-7fff-bfff-ffffffffffff'
+    """
+    milliseconds = (now - _EPOCH) // _MILLISECOND
+    digits = token if _HEX.fullmatch(token) else sha256(token.encode()).hexdigest()
+    chance = int(digits, 16)
+    bits = (milliseconds << 80) | (chance & ((1 << 80) - 1))
+    bits = bits & ~(0xF << 76) | (0x7 << 76)  # version
+    bits = bits & ~(0x3 << 62) | (0x2 << 62)  # variant
+    return str(UUID(int=bits))
 
 
 @dataclass(frozen=True, slots=True)

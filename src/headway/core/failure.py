@@ -76,9 +76,14 @@ class History:
 def words(error: BaseException) -> str:
     """Give the message of an exception, whatever its `__str__` does."""
     try:
-        return str(error)
+        return in_utf8(str(error))
     except Exception:  # noqa: BLE001 (an exception that cannot be read must not hide itself)
         return ""
+
+
+def in_utf8(text: str) -> str:
+    """Give a text that can be stored: the names of some files hold half a character."""
+    return text if text.isascii() else text.encode(errors="backslashreplace").decode()
 
 
 def note(error: BaseException, text: str) -> None:

@@ -106,32 +106,39 @@ class FloodGuard:
 
     rule: FloodRule = field(default_factory=FloodRule)
     paused_since: datetime | None = None
-    _ends: deque[tuple[datetime, bool]] = field(default_factory=deque)
+    _ends: deque[tuple[datetime, int, int]] = field(default_factory=deque)
+    """When, how many, and how many of these permanent."""
+    _handled: int = 0
     _permanent: int = 0
     _next_probe: datetime | None = None
 
     @property
     def handled(self) -> int:
         """How many ends were counted last."""
-        return len(self._ends)
+        return self._handled
 
     @property
     def permanent(self) -> int:
         """How many of these were permanent failures."""
         return self._permanent
 
-    def ended(self, now: datetime, *, permanent: bool) -> None:
-        """Take down how an event ended. Malformed and unroutable input is not told here."""
+    def ended(self, now: datetime, *, permanent: bool, count: int = 1) -> None:
+        """Take down how events ended. Malformed and unroutable input is not told here."""
         if self.paused_since is not None:
             if not permanent:
                 self.resume()
             return
-        self._ends.append((now, permanent))
-        self._permanent += permanent
-        while self._ends and now - self._ends[0][0] > self.rule.within:
-            self._permanent -= self._ends.popleft()[1]
-        handled = len(self._ends)
-        if handled >= self.rule.at_least and self._permanent > handled * self.rule.share:
+        self._ends.append((now, count, count * permanent))
+        self._handled += count
+        self._permanent += count * permanent
+        while now - self._ends[0][0] > self.rule.within:
+            _, handled, ended = self._ends.popleft()
+            self._handled -= handled
+            self._permanent -= ended
+        if (
+            self._handled >= self.rule.at_least
+            and self._permanent > self._handled * self.rule.share
+        ):
             self.paused_since = now
             self._next_probe = now + self.rule.probe_every
 
@@ -148,4 +155,4 @@ class FloodGuard:
         """Begin anew: a probe succeeded, or a person said so."""
         self.paused_since = self._next_probe = None
         self._ends.clear()
-        self._permanent = 0
+        self._handled = self._permanent = 0

@@ -46,9 +46,11 @@ class Letter(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.json.encode(self.original_event)
 
 
-def letter_id(operation: str, generation: str) -> str:
+def letter_id(queue: str, operation: str, generation: str) -> str:
     """Name a letter by what it is about, so that writing it twice makes one."""
-    return sha256(f"{len(operation)}:{operation}{generation}".encode()).hexdigest()[:24]
+    return sha256(
+        f"{len(queue)}:{queue}{len(operation)}:{operation}{generation}".encode()
+    ).hexdigest()[:24]
 
 
 def write_letter(
@@ -67,7 +69,7 @@ def write_letter(
 ) -> Letter:
     original, in_base64 = _kept(body)
     return Letter(
-        letter_id=letter_id(travel.operation, travel.generation),
+        letter_id=letter_id(queue, travel.operation, travel.generation),
         original_event=original,
         original_base64=in_base64,
         idempotency_key=idempotency_key,

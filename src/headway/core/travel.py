@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 
 from headway.core.event import FIRST_GENERATION
-from headway.core.failure import Failure, History, Verdict, words
+from headway.core.failure import Failure, History, Verdict, in_utf8, words
 from headway.core.secrets import hidden
 
 HISTORY_LIMIT = 16_384
@@ -103,7 +103,7 @@ def record(failure: Failure, *, worker: str, traceback: str = "") -> AttemptReco
         message=hidden(words(failure.error))[:_LONGEST_MESSAGE],
         verdict=str(failure.diagnosis.verdict),
         rule=failure.diagnosis.rule,
-        traceback=hidden(traceback)[-_LONGEST_TRACEBACK:],
+        traceback=hidden(in_utf8(traceback))[-_LONGEST_TRACEBACK:],
     )
 
 

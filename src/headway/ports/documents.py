@@ -32,7 +32,7 @@ class Documents(Protocol):
     ) -> Mapping[str, Document]:
         """Count an attempt of each document, once for each operation, and give them as they are.
 
-        Where `lastOperation` is another one and the status is not `processed`, `attemptCount` goes
-        up by one; `lastOperation` and `lastAttemptTime` are set. Processed ones stay untouched.
+        Where `lastOperation` is another one, `attemptCount` goes up by one and `lastOperation` is
+        set; `lastAttemptTime` is now, in any case. Processed ones stay untouched.
         """
         ...

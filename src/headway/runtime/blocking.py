@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Mapping
+from functools import partial
 from typing import Any
 
 from headway.core.writes import Document
@@ -19,7 +20,7 @@ class BlockingWork:
     def __init__(self, work: Work, buffer: Buffer, loop: asyncio.AbstractEventLoop) -> None:
         self._work = work
         self._buffer = buffer
-        self._wait: Wait = lambda reading: asyncio.run_coroutine_threadsafe(reading, loop).result()
+        self._wait: Wait = partial(_wait_in, loop)
 
     @property
     def attempt(self) -> int:
@@ -44,6 +45,23 @@ class BlockingWork:
 
     def transaction(self, body: TransactionBody) -> None:
         self._work.transaction(body)
+
+
+def _wait_in(loop: asyncio.AbstractEventLoop, reading: Coroutine[Any, Any, Any]) -> Any:
+    if _runs_here(loop):  # it would wait for itself, and everything with it
+        reading.close()
+        raise TypeError(
+            "a handler that is a coroutine was given the work of a plain function, because a plain "
+            "function returned it: make that one `async def`, or put functools.wraps around it"
+        )
+    return asyncio.run_coroutine_threadsafe(reading, loop).result()
+
+
+def _runs_here(loop: asyncio.AbstractEventLoop) -> bool:
+    try:
+        return asyncio.get_running_loop() is loop
+    except RuntimeError:
+        return False
 
 
 class BlockingCollection(Writing):

@@ -15,7 +15,7 @@ from headway.core.facts import (
 )
 from headway.ports.chance import Chance
 from headway.ports.clock import Clock
-from headway.ports.commit import Finish, Finisher, Outcome
+from headway.ports.commit import COMMITTED, Finish, Finisher, Outcome
 from headway.runtime.attempt import Attempt, Ending
 from headway.runtime.persistence import Persistent
 
@@ -41,7 +41,9 @@ class Committer:
         chance: Chance,
         *,
         rerun: Callable[[Attempt, timedelta], None],
-        settled: Callable[[Ending, Finish], None],
+        settled: Callable[[int], None],
+        handled: Callable[[Sequence[Attempt]], None],
+        unhandled: Callable[[Ending, Finish], None],
         tell: Callable[[Fact], None],
     ) -> None:
         self._finisher = finisher
@@ -50,30 +52,35 @@ class Committer:
         self._persistent = Persistent(clock, chance)
         self._rerun = rerun
         self._settled = settled
+        self._handled = handled
+        self._unhandled = unhandled
         self._tell = tell
         self._endings: list[Ending] = []
         self._there = asyncio.Event()
+        self._committing = False
         self._idle = asyncio.Event()
-        self._idle.set()
 
     def put(self, ending: Ending) -> None:
         """Have an ending committed."""
         self._endings.append(ending)
         self._there.set()
-        self._idle.clear()
 
     async def flush(self) -> None:
         """Wait until everything that was put has been committed."""
-        await self._idle.wait()
+        while self._endings or self._committing:
+            self._idle.clear()
+            await self._idle.wait()
 
     async def run(self) -> None:
         """Commit until cancelled."""
         while True:
             await self._there.wait()
             self._there.clear()
+            self._committing = True
             while self._endings:
                 group, self._endings = self._endings, []
                 self._take_down(group, await self._finish(group))
+            self._committing = False
             self._idle.set()
 
     async def _finish(self, group: Sequence[Ending]) -> Sequence[Finish]:
@@ -81,31 +88,52 @@ class Committer:
         return await self._persistent.ask("commit", lambda: self._finisher.finish(units))
 
     def _take_down(self, group: Sequence[Ending], finishes: Sequence[Finish]) -> None:
-        processed: dict[tuple[str, str], list[float]] = {}
+        # Nearly all of a group were handled, and there is nothing to say of each: they are told
+        # together, so that an event costs no call here.
+        handled: dict[int, list[Attempt]] = {}
+        settled = 0
         for ending, finish in zip(group, finishes, strict=True):
             if finish.outcome is Outcome.REFUSED:
                 self._refused(ending, finish.error)
                 continue
+            settled += 1
             attempt = ending.attempt
-            if finish.outcome is Outcome.COMMITTED:
-                if ending.handled and attempt is not None:
-                    kind = (attempt.subscription.service, attempt.subscription.event_type)
-                    processed.setdefault(kind, []).append(attempt.seconds)
-                for fact in ending.facts:
-                    self._tell(fact)
-            elif attempt is not None:
-                self._tell(_in_vain(attempt, finish.outcome))
-            if finish.skipped and attempt is not None:
-                self._tell(
-                    DocumentsSkipped(
-                        service=attempt.subscription.service,
-                        event_type=attempt.subscription.event_type,
-                        count=finish.skipped,
-                    )
+            if ending.handled and attempt is not None and finish.outcome is Outcome.COMMITTED:
+                handled.setdefault(id(attempt.subscription), []).append(attempt)
+            if ending.facts or not ending.handled or finish is not COMMITTED:
+                self._tell_of(ending, finish)
+        self._settled(settled)
+        for attempts in handled.values():
+            self._tell_together(attempts)
+
+    def _tell_of(self, ending: Ending, finish: Finish) -> None:
+        attempt = ending.attempt
+        if finish.outcome is Outcome.COMMITTED:
+            for fact in ending.facts:
+                self._tell(fact)
+        elif attempt is not None:
+            self._tell(_in_vain(attempt, finish.outcome))
+        if finish.skipped and attempt is not None:
+            self._tell(
+                DocumentsSkipped(
+                    service=attempt.subscription.service,
+                    event_type=attempt.subscription.event_type,
+                    count=finish.skipped,
                 )
-            self._settled(ending, finish)
-        for (service, event_type), seconds in processed.items():
-            self._tell(Processed(service=service, event_type=event_type, seconds=tuple(seconds)))
+            )
+        if not ending.handled or finish.outcome is not Outcome.COMMITTED:
+            self._unhandled(ending, finish)
+
+    def _tell_together(self, attempts: Sequence[Attempt]) -> None:
+        subscription = attempts[0].subscription
+        self._tell(
+            Processed(
+                service=subscription.service,
+                event_type=subscription.event_type,
+                seconds=tuple([attempt.seconds for attempt in attempts]),
+            )
+        )
+        self._handled(attempts)
 
     def _refused(self, ending: Ending, error: Exception | None) -> None:
         attempt = ending.attempt

@@ -52,9 +52,9 @@ class Feeder:
         self._in_hand = 0
         self._moved = asyncio.Event()
 
-    def settled(self) -> None:
-        """One less is in hand."""
-        self._in_hand -= 1
+    def settled(self, count: int = 1) -> None:
+        """So many less are in hand."""
+        self._in_hand -= count
         self._moved.set()
 
     def moved(self) -> None:
@@ -75,8 +75,7 @@ class Feeder:
 
     async def _fill(self, room: int) -> None:
         plan = self._gate.plan(self._clock.now())
-        for queue in plan.probes:
-            await self._probe(queue)
+        probed = [queue for queue in plan.probes if await self._probe(queue)]
         if plan.open:
             closed = len(plan.open) < len(self._recoveries)
             patience = _PROBE_ROUND if closed else _PATIENCE
@@ -84,15 +83,16 @@ class Feeder:
             if taken:
                 self._prefetch.took(self._clock.now())
                 await self._admit(taken)
-        elif not plan.probes:
+        elif not probed:
             await self._clock.wait(_PROBE_ROUND)
 
-    async def _probe(self, queue: str) -> None:
+    async def _probe(self, queue: str) -> bool:
         taken = await self._take([queue], 1)
         if taken:
             self._gate.probing(self._recoveries[queue], queue, self._clock.now())
             if not await self._admit(taken, is_probe=True):
                 self._gate.probed(queue)  # it was no event that could be tried
+        return bool(taken)
 
     async def _take(
         self, queues: Sequence[str], limit: int, patience: timedelta = timedelta()
@@ -126,6 +126,8 @@ class Feeder:
             begin = partial(self._bus.begin, attempt.delivery)
             if not await self._persistent.ask("record a begin", begin):
                 self.settled()
+                if attempt.is_probe:
+                    self._gate.probed(attempt.delivery.queue)
             else:
                 self._tell(attempt.recovery.suspected(attempt))
                 self._lanes.put(attempt)

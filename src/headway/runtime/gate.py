@@ -73,11 +73,13 @@ class Gate:
         """Take down that the probe has ended, one way or the other."""
         self._probing.discard(queue)
 
-    def ended(self, recovery: Recovery, now: datetime, *, permanent: bool) -> FloodChanged | None:
-        """Take down how an event ended; say if the service has just paused or goes on again."""
+    def ended(
+        self, recovery: Recovery, now: datetime, *, permanent: bool, count: int = 1
+    ) -> FloodChanged | None:
+        """Take down how events ended; say if the service has just paused or goes on again."""
         flood = self._floods[recovery.service.name]
         before = flood.paused_since
-        flood.ended(now, permanent=permanent)
+        flood.ended(now, permanent=permanent, count=count)
         if (before is None) is (flood.paused_since is None):
             return None
         return FloodChanged(

@@ -8,13 +8,16 @@ import asyncio
 import contextvars
 import inspect
 import logging
+from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
+from headway.core.event import Event
 from headway.ports.clock import Clock
 from headway.ports.documents import Documents
 from headway.runtime.attempt import Attempt, Ending
 from headway.runtime.blocking import BlockingWork
+from headway.runtime.service import Handler
 from headway.runtime.work import Buffer, Work
 
 
@@ -35,11 +38,11 @@ class Lanes:
         self._clock = clock
         self._ended = ended
         self._broken = broken
-        self._ready: asyncio.Queue[Attempt] = asyncio.Queue()
+        self._ready: deque[Attempt] = deque()
+        self._free: deque[asyncio.Future[None]] = deque()
         self._lanes: set[asyncio.Task[None]] = set()
         self._running = 0
-        self._quiet = asyncio.Event()
-        self._quiet.set()
+        self._quiet: asyncio.Future[None] | None = None
         self._cancelling = False
         self._context = contextvars.copy_context()
         self._threads = ThreadPoolExecutor(concurrency, thread_name_prefix="headway-handler")
@@ -47,7 +50,7 @@ class Lanes:
     @property
     def load(self) -> int:
         """How many attempts are waiting or running."""
-        return self._ready.qsize() + self._running
+        return len(self._ready) + self._running
 
     def start(self) -> None:
         for _ in range(self._concurrency):
@@ -55,16 +58,23 @@ class Lanes:
 
     def put(self, attempt: Attempt) -> None:
         """Have an attempt run by the next free lane."""
-        self._ready.put_nowait(attempt)
+        self._ready.append(attempt)
+        while self._free:
+            lane = self._free.popleft()
+            if not lane.done():
+                lane.set_result(None)
+                break
 
     def withdraw(self) -> Iterator[Attempt]:
         """Take back what no lane has begun."""
-        while not self._ready.empty():
-            yield self._ready.get_nowait()
+        while self._ready:
+            yield self._ready.popleft()
 
     async def quiet(self) -> None:
         """Wait until no handler is running."""
-        await self._quiet.wait()
+        if self._running:
+            self._quiet = asyncio.get_running_loop().create_future()
+            await self._quiet
 
     async def end(self) -> None:
         """End the lanes; a handler that still runs is cancelled, and its event handed back."""
@@ -90,16 +100,20 @@ class Lanes:
             self._start_lane()
 
     async def _lane(self) -> None:
+        ready = self._ready
         while True:
-            attempt = await self._ready.get()
+            while not ready:
+                free = asyncio.get_running_loop().create_future()
+                self._free.append(free)
+                await free
+            attempt = ready.popleft()
             self._running += 1
-            self._quiet.clear()
             try:
                 self._ended(await self._run(attempt))
             finally:
                 self._running -= 1
-                if not self._running:
-                    self._quiet.set()
+                if self._quiet is not None and not self._running and not self._quiet.done():
+                    self._quiet.set_result(None)
             if contextvars.copy_context() != self._context:
                 return  # the handler left something in the context: a new lane begins clean
 
@@ -125,8 +139,10 @@ class Lanes:
             if self._cancelling:
                 return recovery.handed_back(attempt)
             return recovery.failed(attempt, error, self._clock.now())
+        except (KeyboardInterrupt, GeneratorExit):
+            raise
         # sys.exit in a handler is a failure of that event, not an order to the worker.
-        except (Exception, SystemExit) as error:  # noqa: BLE001 (it is classified)
+        except BaseException as error:  # noqa: BLE001 (it is classified)
             return recovery.failed(attempt, error, self._clock.now())
         finally:
             buffer.over = True
@@ -140,7 +156,14 @@ class Lanes:
         blocking = BlockingWork(work, buffer, loop)
         handler = attempt.subscription.handler
         answer = await loop.run_in_executor(
-            self._threads, context.run, handler, attempt.event, blocking
+            self._threads, context.run, _called, handler, attempt.event, blocking
         )
         if inspect.isawaitable(answer):  # a plain function that gives back a coroutine
             await answer
+
+
+def _called(handler: Handler, event: Event, work: BlockingWork) -> object:
+    try:
+        return handler(event, work)
+    except StopIteration as error:  # it would be lost on its way to the event loop
+        raise RuntimeError("the handler raised StopIteration") from error

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from headway.core.event import FIRST_GENERATION, Event, encode
+from headway.core.event import FIRST_GENERATION, Event, encode, new_event_id
 from headway.core.routing import checked_name
 from headway.core.travel import Travel, instant
 from headway.ports.bus import Bus, Message
@@ -37,12 +37,13 @@ class Publisher:
         version: str = "1.0",
     ) -> int:
         """Publish many events in one commit: all of them, or none."""
-        now = instant(self._clock.now())
+        now = self._clock.now()
+        said = instant(now)
         messages = []
         for event_type, data in events:
             checked_name("event_type", event_type)
-            named = event_id or self._chance.token()
-            event = Event(event_type, named, now, version, {} if data is None else data)
+            named = event_id or new_event_id(now, self._chance.token())
+            event = Event(event_type, named, said, version, {} if data is None else data)
             messages.append(message_of(encode(event), event_type, named))
         return sum(await self._bus.publish(messages))
 
@@ -50,11 +51,8 @@ class Publisher:
         self, body: bytes, event_type: str, *, operation: str | None = None
     ) -> int:
         """Publish bytes as they are."""
-        return sum(
-            await self._bus.publish(
-                [message_of(body, event_type, operation or self._chance.token())]
-            )
-        )
+        named = operation or new_event_id(self._clock.now(), self._chance.token())
+        return sum(await self._bus.publish([message_of(body, event_type, named)]))
 
 
 def message_of(body: bytes, event_type: str, operation: str) -> Message:

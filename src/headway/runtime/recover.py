@@ -72,6 +72,7 @@ class Recovery:
             return self._unfit(delivery, subscription, error, now)
         try:
             key = subscription.name_work(event, delivery.travel.operation)
+            subscription.ids(event)
         except Exception as error:  # noqa: BLE001 (a field that is missing, a dedup= that raises)
             return self._unfit(delivery, subscription, error, now)
         travel = delivery.travel
@@ -156,7 +157,10 @@ class Recovery:
 
     def known(self, attempt: Attempt, found: DoneRecord) -> Ending:
         """It has ended before: send what the record still holds, and settle."""
-        same = found.operation == attempt.travel.operation
+        same = (found.queue, found.operation) == (
+            attempt.delivery.queue,
+            attempt.travel.operation,
+        )
         unit = Unit(
             delivery=attempt.delivery,
             then=_DONE,

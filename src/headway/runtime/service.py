@@ -50,7 +50,7 @@ class Subscription:
         if self.dedup is None:
             return idempotency_key(self.service, [event.event_id or operation])
         if callable(self.dedup):
-            return self.dedup(event)
+            return _checked_key(self.dedup(event))
         return idempotency_key(self.service, _ids(event.data, self.dedup))
 
     def ids(self, event: Event) -> list[str]:
@@ -116,10 +116,10 @@ class Service:
         """
         checked_name("event_type", event_type)
         name = checked_name("queue", queue or queue_name(self.name, event_type))
-        if (name, event_type) in self.subscriptions:
+        self._check_free(name, event_type)
+        if timeout is not None and timeout <= timedelta():
             raise ConfigurationError(
-                f"{self.name}: {event_type} has a handler already; one queue can have only one "
-                "for each type: call both from one handler, or name another queue"
+                f"timeout={timeout} is not accepted: use a positive timedelta, or None for no limit"
             )
         if name == self.failed_queue:
             raise ConfigurationError(
@@ -128,9 +128,8 @@ class Service:
 
         def decorate(handler: H) -> H:
             _check_handler(handler)
-            coroutine = inspect.iscoroutinefunction(inspect.unwrap(handler)) or (
-                inspect.iscoroutinefunction(getattr(handler, "__call__", None))  # noqa: B004
-            )
+            self._check_free(name, event_type)
+            coroutine = _is_coroutine(handler)
             if timeout is not None and not coroutine:
                 raise ConfigurationError(
                     f"timeout={timeout} is not accepted for {handler!r}: a thread cannot be "
@@ -152,6 +151,13 @@ class Service:
 
         return decorate
 
+    def _check_free(self, queue: str, event_type: str) -> None:
+        if (queue, event_type) in self.subscriptions:
+            raise ConfigurationError(
+                f"{self.name}: {event_type} has a handler already; one queue can have only one "
+                "for each type: call both from one handler, or name another queue"
+            )
+
     def queues(self) -> Sequence[Queue]:
         """Give the queues that this service takes from."""
         types: dict[str, list[str]] = {}
@@ -172,6 +178,20 @@ def _check_handler(handler: Handler) -> None:
         raise ConfigurationError(
             f"{handler!r} is no handler: it must take two arguments, (event, work)"
         ) from None
+
+
+def _is_coroutine(handler: Handler) -> bool:
+    """Say whether to await it; a wrapper counts as what it is, or else as what it wraps."""
+    own_call = getattr(handler, "__call__", None)  # noqa: B004
+    candidates = (handler, inspect.unwrap(handler), own_call)
+    return any(inspect.iscoroutinefunction(each) for each in candidates)
+
+
+def _checked_key(key: object) -> str:
+    """Refuse a key that would make every event a duplicate of every other."""
+    if not isinstance(key, str) or not key:
+        raise ValueError(f"dedup= gave {key!r:.80}: a text that names the work is needed")
+    return key
 
 
 def _ids(data: Any, name: str) -> list[str]:

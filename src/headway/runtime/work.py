@@ -164,8 +164,9 @@ class Writing:
         return [found[each] for each in wanted]
 
     async def _find(self, where: Mapping[str, Any], limit: int) -> list[Document]:
-        stored = await self._buffer.store.find(self._name, where, limit)
         touched = {target(write) for write in self._own()}
+        # Of those that the store gives, the touched ones may not match any more.
+        stored = await self._buffer.store.find(self._name, where, limit + len(touched))
         if not touched:
             return list(stored)
         kept = [each for each in stored if each[ID] not in touched]

@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from functools import partial
 from typing import Any
 
@@ -23,6 +23,7 @@ from headway.runtime.feeding import Feeder
 from headway.runtime.gate import Gate
 from headway.runtime.housekeeping import Housekeeping
 from headway.runtime.lanes import Lanes
+from headway.runtime.observers import Observers
 from headway.runtime.persistence import Persistent
 from headway.runtime.prefetch import Prefetch
 from headway.runtime.recover import Recovery
@@ -70,7 +71,7 @@ class Worker:
         _check(services)
         self._engine = engine
         self._clock = clock
-        self._observer = observer
+        self._observer = Observers(observer)
         self._settings = settings or WorkerSettings()
         self._recoveries = [
             Recovery(service, retry or RetryConfig(), chance, worker=name) for service in services
@@ -88,6 +89,8 @@ class Worker:
             chance,
             rerun=self._rerun,
             settled=self._settled,
+            handled=self._handled,
+            unhandled=self._unhandled,
             tell=self._tell,
         )
         self._housekeeping = Housekeeping(engine, clock, chance, self._settings.retention)
@@ -181,26 +184,36 @@ class Worker:
         self._committer.put(ending)
         self._feeder.moved()
 
-    def _settled(self, ending: Ending, finish: Finish) -> None:
-        self._feeder.settled()
-        attempt, now = ending.attempt, self._clock.now()
+    def _settled(self, count: int) -> None:
+        self._feeder.settled(count)
+
+    def _handled(self, attempts: Sequence[Attempt]) -> None:
+        """Handlers of one subscription succeeded: whatever was wrong for it is over."""
+        recovery, subscription = attempts[0].recovery, attempts[0].subscription
+        now = self._clock.now()
+        self._tell_if(self._gate.ended(recovery, now, permanent=False, count=len(attempts)))
+        if recovery.health.untroubled:
+            return
+        for attempt in attempts:
+            if attempt.is_probe:
+                self._gate.probed(attempt.delivery.queue)
+        for back in recovery.health.succeeded(subscription.event_type, now):
+            self._tell(back)
+            resume = partial(self._engine.bus.resume, subscription.queue)
+            self._put_aside(asyncio.create_task(self._persistent.ask("resume a queue", resume)))
+
+    def _unhandled(self, ending: Ending, finish: Finish) -> None:
+        """An event ended otherwise, or not at all."""
+        attempt = ending.attempt
         if attempt is not None and attempt.is_probe:
             self._gate.probed(attempt.delivery.queue)
-        if finish.outcome is not Outcome.COMMITTED or not (ending.handled or ending.permanent):
-            return
-        self._watch(ending, now)
+        if ending.permanent and finish.outcome is Outcome.COMMITTED:
+            now = self._clock.now()
+            self._tell_if(self._gate.ended(ending.recovery, now, permanent=True))
 
-    def _watch(self, ending: Ending, now: datetime) -> None:
-        recovery, attempt = ending.recovery, ending.attempt
-        flood = self._gate.ended(recovery, now, permanent=ending.permanent)
-        if flood is not None:
-            self._tell(flood)
-        if not ending.handled or attempt is None or recovery.health.untroubled:
-            return
-        for back in recovery.health.succeeded(attempt.subscription.event_type, now):
-            self._tell(back)
-            resume = partial(self._engine.bus.resume, attempt.delivery.queue)
-            self._put_aside(asyncio.create_task(self._persistent.ask("resume a queue", resume)))
+    def _tell_if(self, fact: Fact | None) -> None:
+        if fact is not None:
+            self._tell(fact)
 
     def _put_aside(self, task: asyncio.Task[Any]) -> None:
         self._aside.add(task)
@@ -219,6 +232,8 @@ def _check(services: Sequence[Service]) -> None:
             raise ConfigurationError(
                 f"{kind} {twice[0]!r} is there twice: give each {kind} a name of its own"
             )
+    for kept in sorted({service.failed_queue for service in services}.intersection(queues)):
+        raise ConfigurationError(f"queue {kept!r} is not accepted: letters are kept there")
     for service in services:
         if not service.subscriptions:
             raise ConfigurationError(

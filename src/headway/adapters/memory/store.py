@@ -44,10 +44,11 @@ class MemoryDocuments:
     ) -> Mapping[str, Document]:
         found = dict(await self.fetch(collection, ids))
         for one, document in found.items():
-            if document.get(STATUS) == PROCESSED or document.get(LAST_OPERATION) == operation:
+            if document.get(STATUS) == PROCESSED:
                 continue
-            document[ATTEMPT_COUNT] = (document.get(ATTEMPT_COUNT) or 0) + 1
-            document[LAST_OPERATION] = operation
+            if document.get(LAST_OPERATION) != operation:
+                document[ATTEMPT_COUNT] = (document.get(ATTEMPT_COUNT) or 0) + 1
+                document[LAST_OPERATION] = operation
             document[LAST_ATTEMPT_TIME] = instant(now)
             self._state.documents[collection][one] = msgspec.json.encode(document)
         return found
@@ -166,7 +167,11 @@ def _run(bodies: Sequence[TransactionBody], tables: dict[str, Any]) -> None:
 def keep_record(state: State, unit: Unit, record: DoneRecord) -> None:
     """Store a record, with the name of the letter that it is about if it failed."""
     travel = unit.delivery.travel
-    named = unit.letter.letter_id if unit.letter else letter_id(travel.operation, travel.generation)
+    named = (
+        unit.letter.letter_id
+        if unit.letter
+        else letter_id(travel.queue, travel.operation, travel.generation)
+    )
     state.keep(record, named)
 
 

@@ -109,10 +109,11 @@ def _begin(
     found = _fetch(connection, collection, ids)
     rows = []
     for one, document in found.items():
-        if document.get(STATUS) == PROCESSED or document.get(LAST_OPERATION) == operation:
+        if document.get(STATUS) == PROCESSED:
             continue
-        document[ATTEMPT_COUNT] = (document.get(ATTEMPT_COUNT) or 0) + 1
-        document[LAST_OPERATION] = operation
+        if document.get(LAST_OPERATION) != operation:
+            document[ATTEMPT_COUNT] = (document.get(ATTEMPT_COUNT) or 0) + 1
+            document[LAST_OPERATION] = operation
         document[LAST_ATTEMPT_TIME] = instant(now)
         rows.append((collection, one, as_json(document)))
     insert(connection, _PUT, rows, _OVER)

@@ -89,7 +89,7 @@ def row_of(
     named = None
     if record.ended == Ended.FAILED:
         there = letter or record.letter
-        named = there.letter_id if there else letter_id(record.operation, generation)
+        named = there.letter_id if there else letter_id(record.queue, record.operation, generation)
     held = None
     if record.outgoing or record.letter is not None:
         held = as_json(_Held(outgoing=record.outgoing, letter=record.letter))

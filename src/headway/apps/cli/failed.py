@@ -9,10 +9,11 @@ from typing import Annotated
 
 import typer
 
-from headway.apps.cli import letters as views
 from headway.apps.cli.codes import CANNOT_GO_ON, NOT_AS_PROMISED
 from headway.apps.cli.engines import BusOption, on_engine
 from headway.apps.cli.exporting import Export
+from headway.apps.cli.letters import show_letters
+from headway.apps.cli.record import record_of_changes
 from headway.apps.cli.screen import as_json, bar, many, say_on_ctrl_c, show_table, when
 from headway.assembly.retrying import CLOCK
 from headway.core.showing import shown
@@ -99,7 +100,7 @@ def inspect(  # noqa: PLR0917 (typer gives them by name)
     if as_json_:
         typer.echo(as_json(found, indent=2))
         return
-    views.show_letters(found, tracebacks=traceback)
+    show_letters(found, tracebacks=traceback)
     if len(found) == limit:
         typer.echo(f"There may be more: --after {found[-1].letter_id}, or a larger --limit.")
     elif not found:
@@ -129,7 +130,7 @@ def requeue(  # noqa: PLR0917 (typer gives them by name)
     """
     so_far = Report(what="requeue", queue=queue, dry_run=dry_run)
 
-    with say_on_ctrl_c(lambda: _how_far(so_far)), bar("requeueing") as move:
+    with record_of_changes(), say_on_ctrl_c(lambda: _how_far(so_far)), bar("requeueing") as move:
 
         def tell(report: Report) -> None:
             nonlocal so_far
@@ -173,7 +174,7 @@ def export(  # noqa: PLR0917 (typer gives them by name)
         of = sum(each.letters for each in await queues.list() if each.name == name)
         found = queues.export(name, limit=limit, ids=ids or (), error_type=error_type)
         async for letter in found:
-            into.write(views.letter_as_json(letter))
+            into.write(as_json(letter))
             move(into.lines, min(of, limit or of))
 
     with say_on_ctrl_c(into.how_far), bar("exporting") as move, into:
@@ -217,7 +218,7 @@ def purge(  # noqa: PLR0917 (typer gives them by name)
         report.missing = meant.missing
         return report
 
-    with say_on_ctrl_c(lambda: _how_far(so_far)), bar("purging") as move:
+    with record_of_changes(), say_on_ctrl_c(lambda: _how_far(so_far)), bar("purging") as move:
         so_far = on_engine(bus, change)
     _show(so_far)
 

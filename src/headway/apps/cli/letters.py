@@ -1,41 +1,41 @@
 """How letters look to a person: a case file each, from what happened to the event itself."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-import msgspec
 from rich.console import Console
-from rich.padding import Padding
-from rich.table import Table
 from rich.text import Text
 
-from headway.apps.cli.screen import as_json, harmless, many, when
+from headway.apps.cli.screen import as_json, harmless, many, show_indented, when
 from headway.core.letter import Letter
 from headway.core.travel import AttemptRecord
 
 _EVENT_LINES = 40
 _BYTES_SHOWN = 400
-_INDENT = 4
+_FACTS, _ATTEMPT, _INNER = 13, 4, 7
+"""Columns where values, attempts and what belongs to an attempt begin."""
 
 
 def show_letters(letters: Sequence[Letter], *, tracebacks: bool) -> None:
     """Print a case file for each letter."""
     console = Console(highlight=False)
     for letter in letters:
-        console.print(Text("Letter ", "bold").append_text(harmless(letter.letter_id)))
-        console.print(_facts(letter))
+        console.print(Text("Letter ", "bold") + harmless(letter.letter_id))
+        for name, value in _facts(letter).items():
+            show_indented(console, harmless(value), _FACTS, first=Text(f"  {name}"))
         if letter.attempts:
             console.print(Text("  attempts", "bold"))
         for attempt in letter.attempts:
             _show_attempt(console, attempt, tracebacks=tracebacks)
         console.print(Text("  event", "bold"))
         for line in _event(letter):
-            console.print(Padding(line, (0, 0, 0, _INDENT)))
+            show_indented(console, line, _ATTEMPT)
         console.print()
 
 
-def _facts(letter: Letter) -> Table:
+def _facts(letter: Letter) -> Mapping[str, str]:
+    retries = many(letter.attempt_count, "retry", "retries")
     facts = {
-        "reason": f"{letter.abandoned_reason} after {many(letter.attempt_count, 'retry')}",
+        "reason": f"{letter.abandoned_reason}, after {retries}",
         "error": letter.last_error,
         "type": letter.event_type or "(unknown)",
         "from": letter.queue or "(unknown)",
@@ -46,23 +46,17 @@ def _facts(letter: Letter) -> Table:
     }
     if letter.requeues:
         facts["requeued"] = f"{many(letter.requeues, 'time')} before"
-    table = Table.grid(padding=(0, 2, 0, 0))
-    table.add_column(no_wrap=True)
-    table.add_column(overflow="fold")
-    for name, value in facts.items():
-        table.add_row(f"  {name}", harmless(value))
-    return table
+    return facts
 
 
 def _show_attempt(console: Console, attempt: AttemptRecord, *, tracebacks: bool) -> None:
     head = f"{attempt.number}  {when(attempt.at)}  {attempt.worker}  {attempt.verdict}"
-    head += f" by {attempt.rule}" if attempt.rule else ""
-    console.print(Padding(harmless(head), (0, 0, 0, _INDENT)))
-    error = f"{attempt.error_type}: {attempt.message}"
-    console.print(Padding(harmless(error), (0, 0, 0, _INDENT + 3)))
+    head += f", by the rule {attempt.rule}" if attempt.rule else ""
+    show_indented(console, harmless(head), _ATTEMPT)
+    show_indented(console, harmless(f"{attempt.error_type}: {attempt.message}"), _INNER)
     if tracebacks:
         for line in attempt.traceback.splitlines():
-            console.print(Padding(harmless(line), (0, 0, 0, _INDENT + 3)))
+            show_indented(console, harmless(line), _INNER)
 
 
 def _event(letter: Letter) -> Sequence[Text]:
@@ -83,8 +77,3 @@ def _bytes(letter: Letter) -> Sequence[Text]:
     text = body[:_BYTES_SHOWN].decode(errors="backslashreplace")
     cut = "..." * (len(body) > _BYTES_SHOWN)
     return [harmless(f"no JSON, {many(len(body), 'byte')}:"), harmless(text + cut)]
-
-
-def letter_as_json(letter: Letter) -> str:
-    """Write a letter on one line, with every field."""
-    return as_json(msgspec.to_builtins(letter))

@@ -8,7 +8,7 @@ import msgspec
 import typer
 
 from headway.apps.cli.codes import NOT_AS_PROMISED
-from headway.apps.cli.engines import BusOption, on_engine
+from headway.apps.cli.engines import BusOption, is_there, on_engine
 from headway.apps.cli.screen import bar, many, say_on_ctrl_c
 from headway.assembly.retrying import CHANCE, CLOCK
 from headway.assembly.settings import bus_url
@@ -55,6 +55,8 @@ def publish(
             f"--event-id {shown(event_id)!r} is not accepted for {many(len(bodies), 'event')}: all "
             "of them would be taken for one; leave it out, and each gets its own"
         )
+    if not is_there(bus):
+        _nobody_takes(event_type, bus)
     done, taken = 0, 0
     named = event_id or CHANCE.token()
 

@@ -48,13 +48,23 @@ def when(instant: datetime | str | None) -> str:
     return f"{instant.astimezone(UTC):%Y-%m-%d %H:%M:%S}Z"
 
 
-def many(count: int, noun: str) -> str:
+def many(count: int, noun: str, nouns: str = "") -> str:
     """Count things in words.
 
-    >>> many(1, "letter"), many(2, "letter")
-    ('1 letter', '2 letters')
+    >>> many(1, "letter"), many(2, "letter"), many(0, "retry", "retries")
+    ('1 letter', '2 letters', '0 retries')
     """
-    return f"{count} {noun}{'s' * (count != 1)}"
+    return f"{count} {noun if count == 1 else nouns or noun + 's'}"
+
+
+def show_indented(console: Console, text: Text, by: int, *, first: Text | None = None) -> None:
+    """Print a text beside `first`, or beside nothing; lines that are wrapped stand below it."""
+    lead = first or Text()
+    for line in text.wrap(console, max(console.width - by, 20)) or [Text()]:
+        line.rstrip()
+        lead.pad_right(by - len(lead))
+        console.print(lead + line, soft_wrap=True)
+        lead = Text()
 
 
 def show_table(

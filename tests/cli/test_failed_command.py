@@ -1,0 +1,245 @@
+"""`headway failed` on a real file, through its front door."""
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.shops import NASTY, ShopFile
+
+DOCUMENTED = {
+    "original_event",
+    "idempotency_key",
+    "attempt_count",
+    "last_error",
+    "error_type",
+    "abandoned_reason",
+    "service_name",
+    "timestamp",
+}
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> ShopFile:
+    return ShopFile(tmp_path)
+
+
+def bad(count: int) -> list[dict[str, Any]]:
+    return [{"bad": f"archive-{n}"} for n in range(count)]
+
+
+def ids(shop: ShopFile) -> list[str]:
+    found = json.loads(shop("failed", "inspect", "parsing", "--json", "--limit", "1000").stdout)
+    return [letter["letter_id"] for letter in found]
+
+
+def test_list_counts_the_letters_of_each_queue(shop: ShopFile) -> None:
+    shop.fill(*bad(3))
+    lines = shop("failed", "list").stdout.splitlines()
+    assert lines[0].split() == ["queue", "letters", "oldest", "newest"]
+    assert [line.split()[:2] for line in lines[2:]] == [
+        ["chunking.failed", "0"],
+        ["parsing.failed", "3"],
+    ]
+    found = json.loads(shop("failed", "list", "--json").stdout)
+    assert [(each["queue"], each["letters"]) for each in found] == [
+        ("chunking.failed", 0),
+        ("parsing.failed", 3),
+    ]
+    assert found[1]["oldest"] <= found[1]["newest"]
+
+
+def test_inspect_shows_a_case_file_for_each_letter(shop: ShopFile) -> None:
+    shop.fill(*bad(3))
+    said = shop("failed", "inspect", "parsing.failed", "--limit", "2").stdout
+    assert said.count("Letter ") == 2
+    assert "non_retryable, after 0 retries" in said
+    assert "ValueError: bad archive: archive-0" in said
+    assert '"bad": "archive-0"' in said
+    assert "python.validation" in said
+    assert "Traceback" not in said
+    assert f"--after {ids(shop)[1]}" in said
+    rest = shop("failed", "inspect", "parsing", "--after", ids(shop)[1], "--traceback").stdout
+    assert rest.count("Letter ") == 1
+    assert "Traceback (most recent call last):" in rest
+    assert "No letter there fits" in shop("failed", "inspect", "parsing", "--id", "x").stdout
+
+
+def test_inspect_as_json_has_the_documented_fields(shop: ShopFile) -> None:
+    shop.fill(*bad(2))
+    found = json.loads(shop("failed", "inspect", "archives.failed", "--json").stdout)
+    assert len({letter["letter_id"] for letter in found}) == 2
+    assert set(found[0]) >= DOCUMENTED
+    assert found[0]["original_event"]["data"] == {"bad": "archive-0"}
+
+
+@pytest.mark.parametrize("words", [("inspect", "parsing"), ("inspect", "parsing", "--json")])
+def test_nothing_in_a_letter_speaks_to_the_terminal(shop: ShopFile, words: tuple[str, ...]) -> None:
+    shop.fill({"bad": NASTY}, raw=b"not json \x1b[2J \x9b")
+    said = shop("failed", *words).stdout
+    assert said
+    assert [one for one in said if not one.isprintable() and one != "\n"] == []
+    export = shop("failed", "export", "parsing").stdout
+    assert [one for one in export if not one.isprintable() and one != "\n"] == []
+
+
+def test_an_unknown_queue_is_refused_with_the_close_ones(shop: ShopFile) -> None:
+    shop.fill(*bad(1))
+    for verb in ("inspect", "requeue", "export", "purge"):
+        done = shop.typed("failed", verb, "parsin.failed")
+        assert (done.returncode, done.stdout) == (2, "")
+        assert done.stderr.startswith(
+            "headway: queue='parsin.failed' is not accepted: did you mean"
+        )
+        assert "chunking.failed, parsing.failed" in done.stderr
+        assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_file_that_is_not_there_is_named_and_not_made(tmp_path: Path) -> None:
+    shop = ShopFile(tmp_path)
+    done = shop.typed("failed", "list")
+    assert done.returncode == 2
+    assert "sqlite:///headway.db" in done.stderr
+    assert "headway run" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_requeue_sends_again_and_the_work_is_done_once(shop: ShopFile) -> None:
+    shop.fill(*bad(3))
+    dry = shop("failed", "requeue", "parsing", "--dry-run")
+    assert dry.stdout.splitlines() == [
+        "3 of 3 letters of parsing.failed would be requeued",
+        "  3 to parsing.archive.ingested",
+    ]
+    assert len(ids(shop)) == 3
+    some = shop("failed", "requeue", "parsing", "--id", ids(shop)[1], "--rate", "100")
+    assert (some.exit_code, some.stdout.splitlines()[0]) == (
+        0,
+        "1 of 1 letter of parsing.failed requeued",
+    )
+    shop("failed", "requeue", "parsing", "--error-type", "ValueError")
+    shop.work()
+    assert sorted(each["bad"] for each in shop.effects) == [f"archive-{n}" for n in range(3)]
+    assert ids(shop) == []
+    assert shop("verify").exit_code == 0
+
+
+def test_a_requeue_leaves_a_record_where_nobody_sits_at_a_terminal(shop: ShopFile) -> None:
+    shop.fill(*bad(2))
+    done = shop.typed("failed", "requeue", "parsing", "--limit", "1")
+    record = json.loads(done.stderr)
+    assert record["logger"] == "headway.operator"
+    assert (record["change"], record["failed_queue"], record["letters"]) == (
+        "requeue",
+        "parsing.failed",
+        1,
+    )
+    assert record["filters"] == "limit=1"
+    assert record["operator"]
+
+
+def test_what_is_skipped_is_said_and_the_exit_code_is_1(shop: ShopFile) -> None:
+    shop.fill(*bad(2))
+    done = shop("failed", "requeue", "parsing", "--target-queue", "nobody.there")
+    assert done.exit_code == 1
+    assert "0 of 2 letters of parsing.failed requeued" in done.stdout
+    assert done.stdout.count("was skipped: queue='nobody.there'") == 2
+    assert len(ids(shop)) == 2
+
+
+def test_an_export_is_json_lines_with_every_field(shop: ShopFile, tmp_path: Path) -> None:
+    shop.fill(*bad(120))
+    there = ids(shop)
+    shown = [json.loads(line) for line in shop("failed", "export", "parsing").stdout.splitlines()]
+    target = tmp_path / "letters.jsonl"
+    done = shop("failed", "export", "parsing", "--output", str(target))
+    assert done.exit_code == 0
+    written = [json.loads(line) for line in target.read_text().splitlines()]
+    assert [each["letter_id"] for each in written] == there
+    assert written == shown
+    assert all(set(each) >= DOCUMENTED for each in written)
+    assert ids(shop) == there
+    assert [path.name for path in tmp_path.iterdir() if "letters" in path.name] == [target.name]
+
+
+def test_an_export_replaces_a_file_only_if_told_to(shop: ShopFile, tmp_path: Path) -> None:
+    shop.fill(*bad(1))
+    (tmp_path / "x.jsonl").write_text("precious")
+    done = shop.typed("failed", "export", "parsing", "--output", "x.jsonl")
+    assert done.returncode == 2
+    assert "--force" in done.stderr
+    assert (tmp_path / "x.jsonl").read_text() == "precious"
+    done = shop.typed("failed", "export", "parsing", "--output", "x.jsonl", "--force")
+    assert done.returncode == 0
+    assert "archive-0" in (tmp_path / "x.jsonl").read_text()
+    missing = shop.typed("failed", "export", "parsing", "--output", "no/such/folder")
+    assert (missing.returncode, "Traceback" in missing.stderr) == (2, False)
+
+
+def test_a_purge_asks_and_without_a_terminal_it_refuses(shop: ShopFile) -> None:
+    shop.fill(*bad(3))
+    done = shop.typed("failed", "purge", "parsing")
+    assert done.returncode == 2
+    assert "3 letters of parsing.failed" in done.stderr
+    assert "--yes" in done.stderr
+    assert len(ids(shop)) == 3
+    assert "3 of 3 letters" in shop("failed", "purge", "parsing", "--dry-run").stdout
+    assert len(ids(shop)) == 3
+
+
+@pytest.mark.parametrize("yes", ["--yes", "--confirm"])
+def test_a_purge_removes_what_was_meant(shop: ShopFile, yes: str) -> None:
+    shop.fill(*bad(3))
+    there = ids(shop)
+    done = shop("failed", "purge", "parsing", "--limit", "2", yes)
+    assert (done.exit_code, "2 of 2 letters of parsing.failed removed" in done.stdout) == (0, True)
+    assert ids(shop) == there[2:]
+    gone = shop("failed", "purge", "parsing", "--id", there[0], "--id", there[2], yes)
+    assert gone.exit_code == 1
+    assert f"{there[0]} is not in the queue" in gone.stdout
+    assert ids(shop) == []
+    assert shop("verify").exit_code == 0
+
+
+@pytest.mark.parametrize(("answer", "left"), [(b"y\n", 0), (b"n\n", 2), (b"\n", 2)])
+def test_a_person_at_a_terminal_is_asked(shop: ShopFile, answer: bytes, left: int) -> None:
+    shop.fill(*bad(2))
+    outer, inner = pty.openpty()
+    command = [sys.executable, "-m", "headway.apps.cli", "failed", "purge", "parsing"]
+    with subprocess.Popen(
+        command, stdin=inner, stdout=inner, stderr=inner, cwd=shop.folder
+    ) as process:
+        os.close(inner)
+        asked = b""
+        while b"[y/N]" not in asked:
+            asked += os.read(outer, 1000)
+        os.write(outer, answer)
+        code = process.wait(timeout=60)
+    os.close(outer)
+    assert b"Remove 2 letters of parsing.failed for good?" in asked
+    assert code == (0 if left == 0 else 1)
+    assert len(ids(shop)) == left
+
+
+def test_ctrl_c_says_how_far_it_got(shop: ShopFile) -> None:
+    shop.fill(*bad(40))
+    command = [sys.executable, "-m", "headway.apps.cli", "failed", "requeue", "parsing"]
+    with subprocess.Popen(
+        [*command, "--rate", "10"], cwd=shop.folder, stderr=subprocess.PIPE, text=True
+    ) as process:
+        while len(ids(shop)) > 37:
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=60)
+    left = len(ids(shop))
+    assert process.returncode == 130
+    assert f"stopped: {40 - left} of 40 letters were requeued" in said
+    assert f"the other {left} are still in parsing.failed" in said
+    assert "Traceback" not in said
