@@ -17,7 +17,7 @@ from headway.ports.chance import Chance
 from headway.ports.clock import Clock
 from headway.ports.observer import Observer
 from headway.ports.reporter import ErrorReporter
-from headway.runtime.case import Abandoned, Delayed, Handling, ToPark, ToDlq
+from headway.runtime.case import Abandoned, Delayed, Handling, ToDlq, ToPark
 from headway.runtime.handling import handle
 from headway.runtime.intake import Headers, take_in
 from headway.runtime.service import TRANSIENT

@@ -170,7 +170,7 @@ def keep_record(state: State, unit: Unit, record: DoneRecord) -> None:
     named = (
         unit.letter.letter_id
         if unit.letter
-        else letter_id(travel.queue, travel.operation, travel.generation)
+        else letter_id(unit.delivery.queue, travel.operation, travel.generation)
     )
     state.keep(record, named)
 
