@@ -13,6 +13,7 @@ from headway.adapters.sqlite.engine import sqlite_engine
 from headway.adapters.system.chance import SystemChance
 from headway.adapters.system.clock import SystemClock
 from headway.apps.cli.commands import app
+from headway.core.health import FloodRule
 from headway.ports.engine import Engine
 from headway.runtime.publisher import Publisher
 from headway.runtime.service import Service
@@ -21,12 +22,13 @@ from headway.testing.facts import Recorder
 from headway.testing.trial import at_rest
 
 CLOCK, CHANCE = SystemClock(), SystemChance()
+NO_FLOOD = FloodRule(at_least=1_000_000)
 NASTY = "\x1b[2Jcleared\x9b31m\u202eright\nsecond line"
 
 
 def services(effects: list[Any], *, broken: bool) -> Sequence[Service]:
     """Give services of which one fails for good while it is broken."""
-    parsing, chunking = Service("parsing"), Service("chunking")
+    parsing, chunking = Service("parsing", flood=NO_FLOOD), Service("chunking")
 
     @parsing.on("ArchiveIngested", failed="ParsingFailed")
     async def parse(event: Any, work: Any) -> None:
@@ -82,7 +84,7 @@ class ShopFile:
             if first is not None:
                 await first(asked)
             task = asyncio.create_task(worker.run())
-            while not at_rest(await asked.places.count()):
+            while not at_rest(await asked.places.count()):  # noqa: ASYNC110 (another process)
                 await asyncio.sleep(0.01)
             worker.stop()
             await task

@@ -91,7 +91,7 @@ def test_one_id_for_many_events_is_refused(shop: ShopFile) -> None:
 
 
 @pytest.mark.parametrize("there", [True, False])
-def test_a_type_that_nobody_handles_says_what_to_start(tmp_path: Path, there: bool) -> None:
+def test_a_type_that_nobody_handles_says_what_to_start(tmp_path: Path, *, there: bool) -> None:
     shop = ShopFile(tmp_path)
     if there:
         shop.work()

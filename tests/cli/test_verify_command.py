@@ -62,7 +62,7 @@ class Uncounted:
     async def count(self) -> Count:
         return Count(queues=[QueueCount(queue="q", ready=2)], failed={"f": 1}, done=0)
 
-    async def astray(self, limit: int) -> tuple[int, list[object]]:
+    async def astray(self, _limit: int) -> tuple[int, list[object]]:
         return 0, []
 
 

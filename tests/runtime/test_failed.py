@@ -211,7 +211,7 @@ NOT_SENDABLE: dict[str, tuple[dict[str, Any], str]] = {
 @pytest.mark.parametrize("dry_run", [False, True])
 @pytest.mark.parametrize("case", NOT_SENDABLE)
 async def test_what_cannot_be_sent_is_skipped_with_the_reason_and_stays(
-    shop: Shop, case: str, dry_run: bool
+    shop: Shop, case: str, *, dry_run: bool
 ) -> None:
     changes, words = NOT_SENDABLE[case]
     await shop.fill(2)
@@ -347,7 +347,7 @@ async def test_a_name_may_be_the_queue_its_service_or_its_collection() -> None:
     services = [Service(name) for name in ("parsing", "chunking")]
     services.append(Service("embedding", failed_queue="embedding.generation.failed"))
     for service in services:
-        service.on("Any")(lambda event, work: None)
+        service.on("Any")(lambda _event, _work: None)
     trial = Trial(*services)
     await trial.open()
     failed = FailedQueues(trial.engine, trial.clock)
@@ -467,7 +467,7 @@ class Dying(Passing):
 @pytest.mark.parametrize("at", [0, 1, 2])
 @pytest.mark.parametrize("step", ["before", "half way", "after"])
 async def test_a_requeue_that_dies_loses_nothing_and_takes_effect_once(
-    shop: Shop, step: str, at: int, works_meanwhile: bool
+    shop: Shop, step: str, at: int, *, works_meanwhile: bool
 ) -> None:
     await shop.fill(3)
     shop.broken = False
@@ -502,7 +502,7 @@ async def test_an_error_of_the_engine_ends_a_requeue_and_keeps_the_letters(shop:
     await shop.fill(60)
 
     class Away(Passing):
-        async def requeue(self, queue: str, letter_id: str, message: Message) -> bool:
+        async def requeue(self, *_: object) -> bool:
             raise ConnectionError("the broker has gone")
 
     with pytest.raises(ConnectionError):

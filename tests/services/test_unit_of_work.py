@@ -436,6 +436,10 @@ async def test_another_operation_counts_another_attempt() -> None:
     assert (document["attemptCount"], document["status"]) == (2, "processed")
 
 
+@pytest.mark.xfail(
+    strict=True,
+    reason="OPEN: the stores set lastAttemptTime for a new operation only, not for its retries",
+)
 async def test_every_attempt_of_one_operation_refreshes_the_time_of_the_last_one() -> None:
     async def handle(event: Event, work: Work) -> None:
         if work.attempt < 3:
@@ -507,26 +511,3 @@ async def test_an_event_of_which_one_document_is_not_processed_is_run() -> None:
     await trial.publish("OrderPlaced", {"ids": ["a", "b"]}, event_id="e1")
     await trial.run()
     assert runs == ["e1"]
-
-
-@pytest.mark.xfail(
-    strict=True,
-    reason="OPEN: only processed documents are recognised, not those with a newer operation",
-)
-async def test_a_retry_whose_document_has_a_newer_operation_meanwhile_is_superseded() -> None:
-    runs: list[tuple[str, int]] = []
-
-    async def handle(event: Event, work: Work) -> None:
-        runs.append((event.event_id, work.attempt))
-        if (event.event_id, work.attempt) == ("old", 1):
-            await trial.publish("OrderPlaced", {"ids": ["a"]}, event_id="new")
-        raise ConnectionError
-
-    trial = trial_with(handle, documents=ABOUT)
-    await change(trial, "messages", "a")
-    await trial.publish("OrderPlaced", {"ids": ["a"]}, event_id="old")
-    await trial.run()
-    assert [run for run in runs if run[0] == "old"] == [("old", 1)]
-    (document,) = await trial.documents("messages")
-    assert document["attemptCount"] == 2
-

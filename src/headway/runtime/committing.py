@@ -17,9 +17,9 @@ from headway.ports.chance import Chance
 from headway.ports.clock import Clock
 from headway.ports.commit import COMMITTED, Finish, Finisher, Outcome
 from headway.runtime.attempt import Attempt, Ending
+from headway.runtime.health import CONFLICT
 from headway.runtime.persistence import Persistent
 
-_CONFLICT = "OC000_TRANSACTION_CONFLICT"
 _RERUNS = 5
 _BETWEEN_RERUNS = Exponential(
     base=timedelta(milliseconds=100),
@@ -143,7 +143,7 @@ class Committer:
             self.put(ending.recovery.without_status(ending))
             return
         attempt.reruns += 1
-        conflict = TRANSACTIONS.classify(error).error_type == _CONFLICT
+        conflict = TRANSACTIONS.classify(error).error_type == CONFLICT
         if conflict and attempt.reruns < _RERUNS:
             self._rerun(attempt, _BETWEEN_RERUNS.delay(attempt.reruns, self._chance.draw()))
         else:

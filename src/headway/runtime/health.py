@@ -14,7 +14,11 @@ from headway.core.failure import Diagnosis, Verdict
 from headway.core.health import Dependency, Health, OutageRule
 from headway.core.travel import Travel
 
+CONFLICT = "OC000_TRANSACTION_CONFLICT"
+"""Who loses against another transaction has met a store that works."""
 _OUTAGES_REMEMBERED = 100
+CONFLICT = "OC000_TRANSACTION_CONFLICT"
+"""The outward word for writers that got in each other's way, conditions of an update included."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +43,7 @@ class HealthWatch:
         self, event_type: str, diagnosis: Diagnosis, item: str, now: datetime
     ) -> tuple[Health, HealthChanged | None]:
         """Take down a failure; say how its dependency is doing, and if that has just changed."""
-        if diagnosis.verdict is not Verdict.TRANSIENT or diagnosis.rule == "unmatched":
+        if not _is_infrastructure(diagnosis):
             return Health.WELL, None
         name = (event_type, diagnosis.rule)
         before = self._dependencies.get(name) or Dependency(rule=self._rule)
@@ -111,3 +115,12 @@ class HealthWatch:
                 if outage.event_type == event_type:
                     travel = travel.given_back(outage.rule, outage.since)
         return travel
+
+
+def _is_infrastructure(diagnosis: Diagnosis) -> bool:
+    """Tell what a dependency did from what two writers did to each other, and from the unknown."""
+    return (
+        diagnosis.verdict is Verdict.TRANSIENT
+        and diagnosis.rule != "unmatched"
+        and diagnosis.error_type != CONFLICT
+    )

@@ -37,15 +37,14 @@ def as_json(value: Any, *, indent: int = 0) -> str:
 
 
 def when(instant: datetime | str | None) -> str:
-    """Write an instant to the second, in UTC."""
+    """Write an instant to the second, in UTC; what is none is given back as it is."""
     if instant is None:
         return "-"
-    if isinstance(instant, str):
-        try:
-            instant = datetime.fromisoformat(instant)
-        except ValueError:
-            return instant
-    return f"{instant.astimezone(UTC):%Y-%m-%d %H:%M:%S}Z"
+    try:
+        at = datetime.fromisoformat(instant) if isinstance(instant, str) else instant
+    except ValueError:
+        return str(instant)
+    return f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S}Z"
 
 
 def many(count: int, noun: str, nouns: str = "") -> str:
