@@ -436,10 +436,6 @@ async def test_another_operation_counts_another_attempt() -> None:
     assert (document["attemptCount"], document["status"]) == (2, "processed")
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="OPEN: the stores set lastAttemptTime for a new operation only, not for its retries",
-)
 async def test_every_attempt_of_one_operation_refreshes_the_time_of_the_last_one() -> None:
     async def handle(event: Event, work: Work) -> None:
         if work.attempt < 3:

@@ -116,7 +116,7 @@ class Service:
         """
         checked_name("event_type", event_type)
         name = checked_name("queue", queue or queue_name(self.name, event_type))
-        self._check_free(name, event_type)
+        self._check_free(event_type)
         if timeout is not None and timeout <= timedelta():
             raise ConfigurationError(
                 f"timeout={timeout} is not accepted: use a positive timedelta, or None for no limit"
@@ -128,7 +128,7 @@ class Service:
 
         def decorate(handler: H) -> H:
             _check_handler(handler)
-            self._check_free(name, event_type)
+            self._check_free(event_type)
             coroutine = _is_coroutine(handler)
             if timeout is not None and not coroutine:
                 raise ConfigurationError(
@@ -151,11 +151,11 @@ class Service:
 
         return decorate
 
-    def _check_free(self, queue: str, event_type: str) -> None:
-        if (queue, event_type) in self.subscriptions:
+    def _check_free(self, event_type: str) -> None:
+        if any(taken == event_type for _, taken in self.subscriptions):
             raise ConfigurationError(
-                f"{self.name}: {event_type} has a handler already; one queue can have only one "
-                "for each type: call both from one handler, or name another queue"
+                f"{self.name}: {event_type} has a handler already, and done work is remembered by "
+                "service and type: call both from one handler, or make another service"
             )
 
     def queues(self) -> Sequence[Queue]:
