@@ -15,7 +15,7 @@ from headway.testing.trial import Trial
 
 SECOND = timedelta(seconds=1)
 MINUTE = timedelta(minutes=1)
-NEVER = timedelta(days=1)
+LONG = timedelta(minutes=10)
 
 
 class Failing:
@@ -66,12 +66,13 @@ def crash(trial: Trial, worker: Worker) -> None:
     trial.state.crash(bus)
 
 
-async def until(trial: Trial, holds: Callable[[], bool], at_most: timedelta = NEVER) -> None:
+async def until(trial: Trial, holds: Callable[[], bool], at_most: timedelta = LONG) -> None:
     """Let time pass until something holds."""
-    end = trial.clock.now() + at_most
+    start, step = trial.clock.now(), timedelta(milliseconds=10)
     while not holds():
-        assert trial.clock.now() < end, "it never came to that"
-        await trial.clock.wait(timedelta(milliseconds=10))
+        assert trial.clock.now() - start < at_most, "it never came to that"
+        await trial.clock.wait(step)
+        step = min(step * 1.2, timedelta(milliseconds=500))
 
 
 def redeliver(

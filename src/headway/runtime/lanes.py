@@ -114,6 +114,8 @@ class Lanes:
                 self._running -= 1
                 if self._quiet is not None and not self._running and not self._quiet.done():
                     self._quiet.set_result(None)
+            if self._cancelling:
+                return
             if contextvars.copy_context() != self._context:
                 return  # the handler left something in the context: a new lane begins clean
 

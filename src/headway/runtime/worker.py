@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -29,6 +29,7 @@ from headway.runtime.prefetch import Prefetch
 from headway.runtime.recover import Recovery
 from headway.runtime.service import Service
 
+_LAST_COMMIT = timedelta(seconds=5)
 _LOG = logging.getLogger("headway")
 
 
@@ -158,15 +159,18 @@ class Worker:
         """Hand back what has not begun, and give the rest its time."""
         for attempt in self._lanes.withdraw():
             self._committer.put(attempt.recovery.handed_back(attempt))
-        over = asyncio.create_task(self._clock.wait(self._settings.grace))
-        running = asyncio.create_task(self._lanes.quiet())
-        await asyncio.wait({over, running}, return_when=asyncio.FIRST_COMPLETED)
+        await self._within(self._settings.grace, self._lanes.quiet())
         await self._lanes.end()
         # What ended must be committed. If the engine is away, it is not worth waiting for ever:
         # whatever is not settled comes back to another worker.
-        flushed = asyncio.create_task(self._committer.flush())
-        await asyncio.wait({over, flushed}, return_when=asyncio.FIRST_COMPLETED)
-        await _cancel(over, running, flushed)
+        await self._within(max(self._settings.grace, _LAST_COMMIT), self._committer.flush())
+
+    async def _within(self, patience: timedelta, coming: Coroutine[Any, Any, None]) -> None:
+        """Wait for something, but not for ever."""
+        over = asyncio.create_task(self._clock.wait(patience))
+        done = asyncio.create_task(coming)
+        await asyncio.wait({over, done}, return_when=asyncio.FIRST_COMPLETED)
+        await _cancel(over, done)
 
     async def _until_stopped(self) -> None:
         await self._stop.wait()

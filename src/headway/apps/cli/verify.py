@@ -64,15 +64,11 @@ def _show(report: Report, limit: int) -> None:
     rows += [("difference", "unknown" if difference is None else str(difference))]
     show_table(["place", "operations"], rows, numbers=["operations"])
     typer.echo()
-    if report.examples:
-        places = [
-            (each.operation, each.queue, _FAULTS[each.fault], ", ".join(each.places) or "-")
-            for each in report.examples
-        ]
-        show_table(["operation", "queue", "fault", "places"], places)
-        if report.astray > len(report.examples):
-            typer.echo(f"... and {report.astray - len(report.examples)} more (see --limit)")
-        typer.echo()
+    for each in report.examples:
+        there = f" ({', '.join(each.places)})" * bool(each.places)
+        typer.echo(f"{shown(each.operation)} of {shown(each.queue)} {_FAULTS[each.fault]}{there}")
+    if report.astray > len(report.examples):
+        typer.echo(f"... and {report.astray - len(report.examples)} more (see --limit)")
     for operation in report.nowhere[:limit]:
         typer.echo(f"{shown(operation)} of the file is nowhere")
     typer.echo(_said(report))
