@@ -4,10 +4,10 @@ import argparse
 import json
 import sys
 
-from benchmarks import imports, retrying
+from benchmarks import imports, retrying, sqlite_queues
 from benchmarks.measure import Table
 
-SUITES = {"retrying": retrying.measure, "imports": imports.measure}
+SUITES = {"retrying": retrying.measure, "imports": imports.measure, "sqlite": sqlite_queues.measure}
 
 
 def main() -> int:

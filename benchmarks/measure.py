@@ -36,6 +36,7 @@ class Table:
     against: str
     rows: dict[str, tuple[float, float]] = field(default_factory=dict)
     goals: list[Goal] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
     def goal(self, text: str, value: float, limit: float) -> None:
         self.goals.append(Goal(text, value, limit))
@@ -44,12 +45,15 @@ class Table:
         return self.rows[name][1] / self.rows[to][1]
 
     def as_text(self) -> str:
-        lines = [self.title, f"  {'':34}{self.unit:>12}   x {self.against}"]
+        lines = [self.title]
+        if self.rows:
+            lines.append(f"  {'':38}{self.unit:>12}   x {self.against}")
         lines += [
-            f"  {name:34}{cost:12,.0f}{ratio:10.2f}"
+            f"  {name:38}{cost:12,.0f}{ratio:10.2f}"
             for name, (cost, ratio) in sorted(self.rows.items(), key=lambda row: row[1][0])
         ]
-        return "\n".join([*lines, *map(str, self.goals), ""])
+        noted = [f"  {note}" for note in self.notes]
+        return "\n".join([*lines, *noted, *map(str, self.goals), ""])
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -59,6 +63,7 @@ class Table:
             "rows": {
                 name: {"median": cost, "ratio": ratio} for name, (cost, ratio) in self.rows.items()
             },
+            "notes": self.notes,
             "goals": [
                 {"goal": g.text, "value": g.value, "limit": g.limit, "reached": g.reached}
                 for g in self.goals

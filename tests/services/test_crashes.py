@@ -300,17 +300,6 @@ async def test_a_suspect_that_is_handed_back_at_a_stop_has_its_begin_taken_back(
     assert await reasons(scene.trial) == []
 
 
-async def test_a_worker_that_stops_while_an_event_waits_to_run_alone_hands_it_back() -> None:
-    scene = Scene(deadly=2)
-    await scene.trial.publish("OrderPlaced", event_id="bad")
-    await scene.die()
-    await scene.die()
-    async with scene.trial.running() as worker:
-        worker.stop()
-    (item,) = scene.trial.state.items.values()
-    assert (item.taker, item.returns, item.begins) == (None, 2, 0)
-
-
 async def test_stopping_twice_is_stopping_once() -> None:
     slow = Slow(1)
     await slow.trial.publish("OrderPlaced")

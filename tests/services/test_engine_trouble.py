@@ -1,12 +1,12 @@
 """Engines that are away for a while, and observers that raise."""
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
-import asyncio
 
 import pytest
 

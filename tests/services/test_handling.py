@@ -97,7 +97,10 @@ async def test_a_plain_function_that_gives_back_a_coroutine_is_awaited() -> None
     async def inner(event: Event, work: BlockingWork) -> None:
         work.documents("orders").insert_new({"_id": event.data["order"]})
 
-    trial = Trial(service_with(lambda event, work: inner(event, work)))
+    def handle(event: Event, work: BlockingWork) -> Any:
+        return inner(event, work)
+
+    trial = Trial(service_with(handle))
     await trial.publish("OrderPlaced", {"order": "a"})
     await trial.run()
     assert await trial.documents("orders") == [{"_id": "a"}]
@@ -109,7 +112,10 @@ async def test_a_blocking_read_on_the_event_loop_is_refused_instead_of_stopping_
     async def inner(event: Event, work: BlockingWork) -> None:
         work.documents("orders").get("a")
 
-    trial = Trial(service_with(lambda event, work: inner(event, work)))
+    def handle(event: Event, work: BlockingWork) -> Any:
+        return inner(event, work)
+
+    trial = Trial(service_with(handle))
     await trial.publish("OrderPlaced", {"order": "a"})
     await trial.run()
     (letter,) = await trial.letters("orders.failed")
@@ -402,14 +408,16 @@ async def test_what_a_handler_writes_after_it_has_returned_is_refused() -> None:
 
     async def afterwards(work: Work) -> None:
         await trial.clock.wait(timedelta(seconds=1))
-        for write in (
+        orders = work.documents("orders")
+        writes: list[Callable[[], None]] = [
             lambda: work.publish("OrderShipped"),
-            lambda: work.documents("orders").insert_new({"_id": "late"}),
-            lambda: work.documents("orders").add({}),
-            lambda: work.documents("orders").update("a", {}),
-            lambda: work.documents("orders").increment("a", "n"),
             lambda: work.transaction(lambda tables: None),
-        ):
+            lambda: orders.insert_new({"_id": "late"}),
+            lambda: orders.add({}),
+            lambda: orders.update("a", {}),
+            lambda: orders.increment("a", "n"),
+        ]
+        for write in writes:
             try:
                 write()
             except WorkOverError as error:

@@ -1,5 +1,6 @@
 """`connect`: publish and operate from a program of one's own."""
 
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -8,6 +9,7 @@ from headway.assembly.retrying import CHANCE, CLOCK
 from headway.ports.places import Count
 from headway.runtime.failed import FailedQueues
 from headway.runtime.publisher import Publisher
+from headway.runtime.service import Service
 
 
 class Connection:
@@ -32,6 +34,14 @@ class Connection:
         Says how many queues took it. 0: no service that handles this type was ever started here.
         """
         return await self._publisher.publish(event_type, data, event_id=event_id, version=version)
+
+    async def publish_all(self, events: Sequence[tuple[str, Any]]) -> int:
+        """Publish events, each a type and its data, in one commit: all of them, or none."""
+        return await self._publisher.publish_all(events)
+
+    async def declare(self, *services: Service) -> None:
+        """Make the queues of services, so that events can be published before they first run."""
+        await self._engine.bus.open([queue for service in services for queue in service.queues()])
 
     async def count(self) -> Count:
         """Count where everything is."""

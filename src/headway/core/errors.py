@@ -7,6 +7,7 @@ HeadwayError
 ├── CrashLoopError            a worker died again and again over one event
 ├── DocumentNotFoundError     a document is expected and not visible yet: try again later
 ├── DuplicateEventError       the operation was done before, by somebody else
+├── LetterGoneError           the letter after which to go on is not in its queue any more
 ├── MalformedEventError       these bytes are no event
 ├── OutcomeUnknownError       a commit was sent and nobody could be asked whether it took effect
 ├── TransactionEndedError     the body ended the transaction itself
@@ -80,6 +81,15 @@ class DuplicateEventError(HeadwayError):
     def __init__(self, operation_id: str, message: str | None = None) -> None:
         self.operation_id = operation_id
         super().__init__(message or f"operation {operation_id!r} was stored before by another call")
+
+
+class LetterGoneError(HeadwayError, LookupError):
+    """What comes after a letter cannot be said: somebody has requeued or purged it meanwhile."""
+
+    def __init__(self, queue: str, letter_id: str) -> None:
+        self.queue = queue
+        self.letter_id = letter_id
+        super().__init__(f"no letter {letter_id!r} is in {queue} (any more): begin again")
 
 
 class MalformedEventError(HeadwayError, ValueError):

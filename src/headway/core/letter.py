@@ -1,7 +1,7 @@
 """A letter: the case file of an event that ended without success, kept until somebody decides."""
 
 from base64 import b64decode, b64encode
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from hashlib import sha256
 from typing import Any
@@ -37,6 +37,9 @@ class Letter(msgspec.Struct, frozen=True, kw_only=True):
     attempts: tuple[AttemptRecord, ...] = ()
     """Of very many or very long ones, those that still fit."""
     requeues: int = 0
+    collection: str = ""
+    document_ids: tuple[str, ...] = ()
+    """The documents that the event is about, and their collection, where its handler names them."""
 
     @property
     def body(self) -> bytes:
@@ -66,6 +69,8 @@ def write_letter(
     error_type: str,
     now: datetime,
     headers: Mapping[str, str] | None = None,
+    collection: str = "",
+    document_ids: Sequence[str] = (),
 ) -> Letter:
     original, in_base64 = _kept(body)
     return Letter(
@@ -86,6 +91,8 @@ def write_letter(
         headers=dict(headers or {}),
         attempts=travel.history,
         requeues=travel.requeues,
+        collection=collection,
+        document_ids=tuple(document_ids),
     )
 
 

@@ -82,15 +82,22 @@ class Travel(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             history=bounded((*self.history, record)),
         )
 
-    def given_back(self, rule: str, since: datetime) -> "Travel":
+    def given_back(self, rule: str, since: datetime, until: datetime | None = None) -> "Travel":
         """Take back the latest attempts that fell into an outage: they were nobody's fault."""
         history = list(self.history)
         while history and history[-1].rule == rule and _when(history[-1]) >= since:
+            if until is not None and _when(history[-1]) > until:
+                break
             history.pop()
         back = len(self.history) - len(history)
         if not back:
             return self
         return msgspec.structs.replace(self, failures=self.failures - back, history=tuple(history))
+
+    def anew(self, now: datetime) -> "Travel":
+        """Count all its time so far as parked: none of its attempts is left."""
+        parked = max(now - (self.first_seen or now), self.parked)
+        return msgspec.structs.replace(self, parked=parked)
 
 
 def record(failure: Failure, *, worker: str, traceback: str = "") -> AttemptRecord:

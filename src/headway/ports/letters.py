@@ -31,14 +31,19 @@ class Letters(Protocol):
         ...
 
     async def read(self, queue: str, limit: int, after: str | None = None) -> Sequence[Letter]:
-        """Give letters in the order in which they came, the next ones after a letter id."""
+        """Give letters in the order in which they came, the next ones after a letter id.
+
+        Fewer than `limit` means that there are no more. After a letter that is not in the queue any
+        more nobody can say what comes next: LetterGoneError.
+        """
         ...
 
     async def requeue(self, queue: str, letter_id: str, message: Message) -> bool:
         """Publish a message for a letter, and remove the letter once that is confirmed.
 
         False: the letter is gone. A crash in between leaves both; the generation of the message,
-        which must be made from the letter's id, lets them take effect once.
+        which must be made from the letter's id, lets them take effect once. The record of the
+        failure then says REQUEUED, or MOVED if the message is for another queue than the letter's.
         """
         ...
 

@@ -61,3 +61,11 @@ class Places(Protocol):
     async def astray(self, limit: int) -> tuple[int, Sequence[Astray]]:
         """Say how many operations are not in exactly one place, and name the first of them."""
         ...
+
+    async def where(self, operations: Sequence[str]) -> Mapping[str, Sequence[str]]:
+        """Name the places of each operation that is known, such as "ready in orders.order.placed".
+
+        One that was accepted and is nowhere has none. One that is not in the answer was forgotten,
+        or never accepted.
+        """
+        ...

@@ -23,6 +23,8 @@ class Ended(StrEnum):
     """Its documents had been processed by another operation."""
     REQUEUED = "requeued"
     """It failed, and a person sent it again under a new generation."""
+    MOVED = "moved"
+    """It failed, and a person sent it to another queue: an end of its own, counted with the done."""
     PURGED = "purged"
     """It failed, and a person removed its letter."""
 

@@ -91,6 +91,7 @@ class Committer:
         # Nearly all of a group were handled, and there is nothing to say of each: they are told
         # together, so that an event costs no call here.
         handled: dict[int, list[Attempt]] = {}
+        others: list[tuple[Ending, Finish]] = []
         settled = 0
         for ending, finish in zip(group, finishes, strict=True):
             if finish.outcome is Outcome.REFUSED:
@@ -101,10 +102,13 @@ class Committer:
             if ending.handled and attempt is not None and finish.outcome is Outcome.COMMITTED:
                 handled.setdefault(id(attempt.subscription), []).append(attempt)
             if ending.facts or not ending.handled or finish is not COMMITTED:
-                self._tell_of(ending, finish)
+                others.append((ending, finish))
         self._settled(settled)
+        # Successes first: the letters of a group must not look like a flood before all are counted.
         for attempts in handled.values():
             self._tell_together(attempts)
+        for ending, finish in others:
+            self._tell_of(ending, finish)
 
     def _tell_of(self, ending: Ending, finish: Finish) -> None:
         attempt = ending.attempt

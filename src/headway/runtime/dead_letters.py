@@ -1,5 +1,6 @@
 """The end without success: a letter, a record that it ended so, and one event that tells others."""
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -45,6 +46,7 @@ def dead(
         error_type=type(error).__name__,
         message=words(error),
         now=now,
+        documents=_documents(attempt),
     )
     unit = Unit(
         delivery=attempt.delivery,
@@ -130,6 +132,7 @@ def _letter(
     error_type: str,
     message: str,
     now: datetime,
+    documents: tuple[str, Sequence[str]] = ("", ()),
 ) -> Letter:
     return write_letter(
         delivery.body,
@@ -142,7 +145,20 @@ def _letter(
         last_error=hidden(f"{error_type}: {message}"),
         error_type=error_type,
         now=now,
+        collection=documents[0],
+        document_ids=documents[1],
     )
+
+
+def _documents(attempt: Attempt) -> tuple[str, Sequence[str]]:
+    """Give the collection and the ids of the documents that an event is about."""
+    if attempt.subscription.documents is None:
+        return "", ()
+    try:
+        ids = attempt.subscription.ids(attempt.event)
+    except Exception:  # noqa: BLE001 (it names none: that may be why it ended)
+        return "", ()
+    return attempt.subscription.documents[0], ids
 
 
 def _told(

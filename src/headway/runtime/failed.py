@@ -7,7 +7,7 @@ import logging
 from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from headway.core.errors import ConfigurationError
+from headway.core.errors import ConfigurationError, LetterGoneError
 from headway.core.letter import Letter
 from headway.core.showing import shown
 from headway.ports.clock import Clock
@@ -17,9 +17,11 @@ from headway.runtime.failed_names import COLLECTIONS, find_failed_queue
 from headway.runtime.failed_reading import Which, chosen, freeze, walk
 from headway.runtime.failed_report import OnProgress, Report
 from headway.runtime.failed_sending import Sending
+from headway.runtime.failed_superseded import find_superseded
 
 _LOG = logging.getLogger("headway.operator")
 _REMOVED_AT_ONCE = 100
+_ASKED_AT_ONCE = 100
 
 
 class FailedQueues:
@@ -41,6 +43,7 @@ class FailedQueues:
         aliases: Mapping[str, str] = COLLECTIONS,
     ) -> None:
         self._letters = engine.letters
+        self._documents = engine.documents
         self._places = engine.places
         self._clock = clock
         self._who = who
@@ -71,13 +74,31 @@ class FailedQueues:
         name = await self.find(queue)
         ids = frozenset(() if letter_id is None else (letter_id,))
         which = Which(ids=ids, error_type=error_type, limit=limit)
-        found = [letter async for letter in chosen(self._letters, name, which, after)]
-        if not found and after is not None and not await self._has(name, after):
+        try:
+            return [letter async for letter in chosen(self._letters, name, which, after)]
+        except LetterGoneError:
             raise ConfigurationError(
-                f"after={shown(after)!r} is not accepted: no such letter is in {name} (any more); "
-                "begin again without it"
-            )
-        return found
+                f"after={shown(after or '')!r} is not accepted: no such letter is in {name} (any "
+                "more); begin again without it"
+            ) from None
+
+    async def superseded(self, letters: Sequence[Letter]) -> Collection[str]:
+        """Give the ids of those that are superseded.
+
+        That is: each of their documents has been processed since, or another operation has begun to
+        work on it.
+        """
+        return await find_superseded(self._documents, letters)
+
+    async def count_superseded(self, queue: str) -> int:
+        """Count the letters of a queue that are superseded; every letter is read for it."""
+        count, page = 0, []
+        async for letter in walk(self._letters, await self.find(queue)):
+            page.append(letter)
+            if len(page) == _ASKED_AT_ONCE:
+                count += len(await self.superseded(page))
+                page = []
+        return count + len(await self.superseded(page))
 
     async def export(
         self,
@@ -102,6 +123,7 @@ class FailedQueues:
         error_type: str | None = None,
         rate: float | None = None,
         target_queue: str | None = None,
+        superseded: bool = False,
         dry_run: bool = False,
         on_progress: OnProgress | None = None,
     ) -> Report:
@@ -117,6 +139,8 @@ class FailedQueues:
             error_type: Only letters whose last error was of this type.
             rate: At most so many in a second.
             target_queue: Send all of them to this queue instead.
+            superseded: Send those too that are superseded. A service that finds all documents of
+                an event processed settles it without running it, all the same.
             dry_run: Only say what would be done.
             on_progress: Called after each letter with the report so far.
         """
@@ -126,6 +150,7 @@ class FailedQueues:
         report = Report(what="requeue", queue=await self.find(queue), dry_run=dry_run)
         which = Which(ids=frozenset(ids), error_type=error_type, limit=limit)
         said = which.words() + (f" target_queue={target_queue}" if target_queue else "")
+        said += " superseded" * superseded
         with self._recorded(report, said):
             await self._freeze(report, which)
             sending = Sending(
@@ -133,6 +158,7 @@ class FailedQueues:
                 self._clock,
                 report,
                 target_queue=target_queue,
+                leave=None if superseded else self.superseded,
                 declared=await self._declared() if dry_run else (),
                 rate=None if dry_run else rate,
                 on_progress=on_progress,
@@ -170,12 +196,6 @@ class FailedQueues:
         report.chosen = await freeze(self._letters, report.queue, which)
         if which.limit is None and which.error_type is None:
             report.missing = sorted(frozenset(which.ids).difference(report.chosen))
-
-    async def _has(self, queue: str, letter_id: str) -> bool:
-        async for letter in walk(self._letters, queue):
-            if letter.letter_id == letter_id:
-                return True
-        return False
 
     async def _declared(self) -> Sequence[str]:
         return [each.queue for each in (await self._places.count()).queues]

@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator, Collection, Sequence
 from dataclasses import dataclass
 
+from headway.core.errors import LetterGoneError
 from headway.core.letter import Letter
 from headway.ports.letters import Letters
 
@@ -38,23 +39,28 @@ async def walk(letters: Letters, queue: str, after: str | None = None) -> AsyncI
     The next page is asked for before the letters of this one are given out: whoever gets them may
     remove them, and after a letter that has gone nobody can say what comes next. If somebody else
     has removed the last of a page, the walk begins again and passes over what it has given.
+    LetterGoneError: `after` itself has gone.
     """
     given: set[str] = set()
-    went_on = True
-    while went_on:
-        went_on = False
-        page = await letters.read(queue, _PAGE, after)
-        while page:
-            is_last = len(page) < _PAGE
-            ahead = () if is_last else await letters.read(queue, _PAGE, page[-1].letter_id)
-            for letter in page:
-                if letter.letter_id not in given:
-                    given.add(letter.letter_id)
-                    went_on = True
-                    yield letter
-            if is_last:
-                return
-            page = ahead
+    page: Sequence[Letter] | None = await letters.read(queue, _PAGE, after)
+    while page is not None:
+        ahead = await _ahead(letters, queue, page)
+        begins_again = ahead is None and len(page) == _PAGE
+        for letter in page:
+            if letter.letter_id not in given:
+                given.add(letter.letter_id)
+                yield letter
+        page = await letters.read(queue, _PAGE, after) if begins_again else ahead
+
+
+async def _ahead(letters: Letters, queue: str, page: Sequence[Letter]) -> Sequence[Letter] | None:
+    """Give the page after this one; None: there is none, or its beginning has gone."""
+    if len(page) < _PAGE:
+        return None
+    try:
+        return await letters.read(queue, _PAGE, page[-1].letter_id)
+    except LetterGoneError:
+        return None
 
 
 async def chosen(

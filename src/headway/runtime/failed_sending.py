@@ -2,7 +2,7 @@
 
 import asyncio
 import binascii
-from collections.abc import Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from datetime import timedelta
 
 from headway.core.errors import ConfigurationError
@@ -13,9 +13,13 @@ from headway.ports.clock import Clock
 from headway.ports.letters import Letters
 from headway.runtime.failed_reading import walk
 from headway.runtime.failed_report import OnProgress, Report, Skipped
+from headway.runtime.failed_superseded import SUPERSEDED
 
 _AT_ONCE = 50
 """Letters on their way at the same time: an engine may store them in one commit."""
+
+LeaveOut = Callable[[Sequence[Letter]], Awaitable[Collection[str]]]
+"""Gives the ids of the letters that are not to be sent, because they are superseded."""
 
 
 class Sending:
@@ -28,6 +32,7 @@ class Sending:
         report: Report,
         *,
         target_queue: str | None = None,
+        leave: LeaveOut | None = None,
         declared: Collection[str] = (),
         rate: float | None = None,
         on_progress: OnProgress | None = None,
@@ -36,6 +41,7 @@ class Sending:
         self._clock = clock
         self._report = report
         self._target = target_queue
+        self._leave = leave
         self._declared = declared
         self._rate = rate
         self._at_once = _AT_ONCE if rate is None else 1
@@ -63,6 +69,9 @@ class Sending:
         if not group:
             return
         await self._keep_pace()
+        group = await self._left_over(group)
+        if not group:
+            return
         sending = [asyncio.create_task(self._send(letter)) for letter in group]
         try:
             await asyncio.wait(sending)
@@ -73,6 +82,15 @@ class Sending:
             errors = [error for each in sending if each.done() and (error := each.exception())]
         if errors:
             raise errors[0]
+
+    async def _left_over(self, group: Sequence[Letter]) -> Sequence[Letter]:
+        """Skip what is to be left out, and give the others."""
+        left_out = await self._leave(group) if self._leave is not None else ()
+        for letter in group:
+            if letter.letter_id in left_out:
+                self._report.skipped.append(Skipped(letter.letter_id, SUPERSEDED))
+                self._tell()
+        return [letter for letter in group if letter.letter_id not in left_out]
 
     async def _keep_pace(self) -> None:
         if self._rate is not None:

@@ -69,6 +69,11 @@ class Gate:
         for kind in _types(recovery, queue):
             recovery.health.probing(kind, now)
 
+    @property
+    def is_probing(self) -> bool:
+        """Some event of a closed queue is being tried."""
+        return bool(self._probing)
+
     def probed(self, queue: str) -> None:
         """Take down that the probe has ended, one way or the other."""
         self._probing.discard(queue)

@@ -6,7 +6,7 @@ about the infrastructure.
 """
 
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from headway.core.facts import HealthChanged
@@ -17,8 +17,6 @@ from headway.core.travel import Travel
 CONFLICT = "OC000_TRANSACTION_CONFLICT"
 """Who loses against another transaction has met a store that works."""
 _OUTAGES_REMEMBERED = 100
-CONFLICT = "OC000_TRANSACTION_CONFLICT"
-"""The outward word for writers that got in each other's way, conditions of an update included."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +25,8 @@ class _Outage:
     rule: str
     since: datetime
     """When the first of the failures happened that turned out to be the outage."""
+    until: datetime | None = None
+    """When it was over: what fails afterwards is counted again."""
 
 
 class HealthWatch:
@@ -68,6 +68,7 @@ class HealthWatch:
             dependency = self._dependencies.pop(name)
             self._first_failed.pop(name, None)
             if dependency.down_since is not None:
+                self._over(event_type, name[1], now)
                 back.append(
                     HealthChanged(
                         service=self._service,
@@ -78,6 +79,11 @@ class HealthWatch:
                     )
                 )
         return back
+
+    def _over(self, event_type: str, rule: str, now: datetime) -> None:
+        for index, outage in enumerate(self._outages):
+            if (outage.event_type, outage.rule, outage.until) == (event_type, rule, None):
+                self._outages[index] = replace(outage, until=now)
 
     @property
     def untroubled(self) -> bool:
@@ -108,13 +114,14 @@ class HealthWatch:
             if name[0] == event_type and dependency.health is Health.DOWN:
                 self._dependencies[name] = dependency.probing(now)
 
-    def forgiven(self, event_type: str, travel: Travel) -> Travel:
-        """Give back attempts that fell into an outage, or led to its discovery."""
-        if travel.history:
-            for outage in self._outages:
-                if outage.event_type == event_type:
-                    travel = travel.given_back(outage.rule, outage.since)
-        return travel
+    def forgiven(self, event_type: str, travel: Travel, now: datetime) -> Travel:
+        """Give back attempts that fell into an outage, or led to its discovery, and their time."""
+        if not travel.history:
+            return travel
+        for outage in self._outages:
+            if outage.event_type == event_type:
+                travel = travel.given_back(outage.rule, outage.since, outage.until)
+        return travel if travel.failures else travel.anew(now)
 
 
 def _is_infrastructure(diagnosis: Diagnosis) -> bool:

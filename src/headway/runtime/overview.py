@@ -3,9 +3,7 @@
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol, runtime_checkable
 
-from headway.core.errors import ConfigurationError
 from headway.ports.places import Astray, Count, Places
 
 _IN_QUEUES = ("ready", "leased", "delayed", "parked", "held")
@@ -34,7 +32,9 @@ class Report:
     against: int | None = None
     """How many operations of somebody's own list were looked for."""
     nowhere: Sequence[str] = ()
-    """Those of them that are in no place."""
+    """Those of them that were accepted and are in no place."""
+    not_known: Sequence[str] = ()
+    """Those of them that were forgotten, or never accepted."""
 
     @property
     def total(self) -> int:
@@ -47,20 +47,11 @@ class Report:
 
     @property
     def verdict(self) -> Verdict:
-        if self.difference or self.astray or self.nowhere:
+        if self.difference or self.astray or self.nowhere or self.not_known:
             return Verdict.NOT_OK
         if self.difference is None and self.against is None:
             return Verdict.UNKNOWN
         return Verdict.OK
-
-
-@runtime_checkable
-class Finder(Protocol):
-    """Places that can be asked for single operations."""
-
-    async def find(self, operations: Sequence[str]) -> Mapping[str, Sequence[str]]:
-        """Name the places of each operation that is in any."""
-        ...
 
 
 async def verify(
@@ -69,14 +60,16 @@ async def verify(
     """Count every place and compare with what was accepted, and with a list of operations."""
     count = await places.count()
     astray, named = await places.astray(examples)
-    wanted = None if against is None else list(dict.fromkeys(against))
+    wanted = list(dict.fromkeys(against or ()))
+    found = await places.where(wanted) if wanted else {}
     return Report(
         count=count,
         places=sum_up(count),
         astray=astray,
         examples=named,
-        against=None if wanted is None else len(wanted),
-        nowhere=() if wanted is None else await _nowhere(places, wanted),
+        against=None if against is None else len(wanted),
+        nowhere=[each for each in wanted if each in found and not found[each]],
+        not_known=[each for each in wanted if each not in found],
     )
 
 
@@ -84,13 +77,3 @@ def sum_up(count: Count) -> Mapping[str, int]:
     """Add up each place over all queues."""
     places = {place: sum(getattr(q, place) for q in count.queues) for place in _IN_QUEUES}
     return {**places, "failed": sum(count.failed.values()), "done": count.done}
-
-
-async def _nowhere(places: Places, wanted: Sequence[str]) -> Sequence[str]:
-    if not isinstance(places, Finder):
-        raise ConfigurationError(
-            "against is not accepted: this engine cannot be asked for single operations; leave it "
-            "out, and what the engine itself has counted is compared"
-        )
-    found = await places.find(wanted)
-    return [operation for operation in wanted if not found.get(operation)]

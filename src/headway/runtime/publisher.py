@@ -1,5 +1,6 @@
 """Put events into the bus from outside of any handler."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from headway.core.event import FIRST_GENERATION, Event, encode, new_event_id
@@ -31,7 +32,7 @@ class Publisher:
 
     async def publish_all(
         self,
-        events: "list[tuple[str, Any]]",
+        events: Sequence[tuple[str, Any]],
         *,
         event_id: str | None = None,
         version: str = "1.0",

@@ -77,7 +77,7 @@ class Recovery:
             return self._unfit(delivery, subscription, error, now)
         travel = delivery.travel
         if travel.parked_since is not None or travel.history:
-            travel = self.health.forgiven(event_type, travel.resumed(now))
+            travel = self.health.forgiven(event_type, travel.resumed(now), now)
         return Attempt(self, delivery, subscription, event, key, travel)
 
     def done(self, attempt: Attempt, now: datetime) -> Ending:

@@ -4,11 +4,11 @@ Nothing that is written here happens before the handler has returned. Then every
 in one commit, together with the record that the event is done; or nothing does.
 """
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from hashlib import sha256
 from typing import Any
-from uuid import UUID
 
 import msgspec
 
@@ -30,6 +30,10 @@ from headway.core.writes import (
 from headway.ports.bus import Message
 from headway.ports.commit import TransactionBody
 from headway.ports.documents import Documents
+
+_BEGINS_WITH_TIME = re.compile(
+    r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"
+)
 
 
 class Buffer:
@@ -211,6 +215,15 @@ def _copied(document: Document) -> Document:
 
 
 def nth_id(key: str, index: int, kind: str = "event") -> str:
-    """Make an id of a piece of work and a place in it: the same in every attempt."""
-    digest = sha256(f"{key}#{kind}#{index}".encode()).digest()
-    return str(UUID(bytes=digest[:16], version=5))
+    """Make an id of a piece of work and a place in it: the same in every attempt.
+
+    If the work is named by an id that begins with its time, this one begins with the same time, so
+    that what belongs together lies together in an index.
+    """
+    digits = sha256(f"{key}#{kind}#{index}".encode()).hexdigest()
+    variant = "89ab"[int(digits[0], 16) & 3]
+    rest = f"{digits[1:4]}-{variant}{digits[4:7]}-{digits[7:19]}"
+    named = key[-36:]
+    if _BEGINS_WITH_TIME.fullmatch(named):
+        return f"{named[:13]}-7{rest}"
+    return f"{digits[19:27]}-{digits[27:31]}-5{rest}"

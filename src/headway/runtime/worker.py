@@ -196,11 +196,12 @@ class Worker:
         recovery, subscription = attempts[0].recovery, attempts[0].subscription
         now = self._clock.now()
         self._tell_if(self._gate.ended(recovery, now, permanent=False, count=len(attempts)))
+        if self._gate.is_probing:
+            for attempt in attempts:
+                if attempt.is_probe:
+                    self._gate.probed(attempt.delivery.queue)
         if recovery.health.untroubled:
             return
-        for attempt in attempts:
-            if attempt.is_probe:
-                self._gate.probed(attempt.delivery.queue)
         for back in recovery.health.succeeded(subscription.event_type, now):
             self._tell(back)
             resume = partial(self._engine.bus.resume, subscription.queue)

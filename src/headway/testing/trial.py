@@ -27,10 +27,12 @@ _A_DAY = timedelta(days=1)
 class Trial:
     """Services under test.
 
-    >>> trial = Trial(service)                                        # doctest: +SKIP
-    >>> await trial.publish("OrderPlaced", {"order": "a"})            # doctest: +SKIP
-    >>> await trial.run()                                             # doctest: +SKIP
-    >>> assert await trial.letters("orders.failed") == []             # doctest: +SKIP
+    In a test that is a coroutine:
+
+        trial = Trial(service)
+        await trial.publish("OrderPlaced", {"order": "a"})
+        await trial.run()
+        assert await trial.letters("orders.failed") == []
     """
 
     def __init__(

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from headway.adapters.memory.state import State
+from headway.core.errors import LetterGoneError
 from headway.core.letter import Letter
 from headway.ports.bus import Message
 from headway.ports.clock import Clock
@@ -30,18 +31,23 @@ class MemoryLetters:
             self._state.letters.setdefault(queue, {}).setdefault(letter.letter_id, letter)
 
     async def read(self, queue: str, limit: int, after: str | None = None) -> Sequence[Letter]:
-        letters = iter(self._state.letters.get(queue, {}).values())
+        there = self._state.letters.get(queue, {})
+        letters = iter(there.values())
         if after is not None:
+            if after not in there:
+                raise LetterGoneError(queue, after)
             letters = itertools.dropwhile(lambda letter: letter.letter_id != after, letters)
             next(letters, None)
         return list(itertools.islice(letters, limit))
 
     async def requeue(self, queue: str, letter_id: str, message: Message) -> bool:
-        if letter_id not in self._state.letters.get(queue, {}):
+        letter = self._state.letters.get(queue, {}).get(letter_id)
+        if letter is None:
             return False
         for name in self._state.routes(message):
             self._state.put(name, message.body, message.travel, self._clock.now())
-        return self._state.decided(queue, letter_id, Ended.REQUEUED)
+        ended = Ended.REQUEUED if message.queue == letter.queue else Ended.MOVED
+        return self._state.decided(queue, letter_id, ended)
 
     async def remove(self, queue: str, letter_ids: Sequence[str]) -> int:
         return sum(self._state.decided(queue, one, Ended.PURGED) for one in letter_ids)

@@ -1,7 +1,7 @@
 """Where everything is in the memory engine."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 
 from headway.adapters.memory.state import Item, Owned, State
@@ -42,9 +42,27 @@ class MemoryPlaces:
         ]
         return len(found), found[:limit]
 
+    async def where(self, operations: Sequence[str]) -> Mapping[str, Sequence[str]]:
+        now = self._clock.now()
+        wanted = frozenset(operations)
+        places: dict[str, list[str]] = {
+            operation: [] for _, operation in self._state.accepted if operation in wanted
+        }
+        there = [(i.travel.operation, f"{_place(i, now)} in {i.queue}") for i in self._items()]
+        for name, letters in self._state.letters.items():
+            there += [(letter.operation, f"failed in {name}") for letter in letters.values()]
+        there += [(operation, f"done in {queue}") for queue, operation in self._ended()]
+        for operation, place in there:
+            if operation in wanted:
+                places.setdefault(operation, []).append(place)
+        return places
+
+    def _items(self) -> Collection[Item]:
+        return self._state.items.values()
+
     def _count_queue(self, name: str) -> QueueCount:
         now = self._clock.now()
-        items = [item for item in self._state.items.values() if item.queue == name]
+        items = [item for item in self._items() if item.queue == name]
         there = Counter(_place(item, now) for item in items)
         return QueueCount(
             queue=name,
@@ -57,15 +75,30 @@ class MemoryPlaces:
         )
 
     def _ended(self) -> dict[Owned, Ended]:
-        """Give what has come to an end, once for each operation in a queue."""
-        records = [kept.record for kept in self._state.records.values()]
-        return {(r.queue, r.operation): r.ended for r in records if r.ended not in _NO_PLACE}
+        """Give what has come to an end, once for each operation in a queue.
+
+        An operation that was sent again on purpose, under another generation, is where that one is.
+        """
+        again: dict[Owned, set[str]] = {}
+        for item in self._items():
+            again.setdefault(item.owned, set()).add(item.travel.generation)
+        for letters in self._state.letters.values():
+            for letter in letters.values():
+                owned = letter.queue, letter.operation
+                again.setdefault(owned, set()).add(letter.generation)
+        return {
+            owned: kept.record.ended
+            for kept in self._state.records.values()
+            if kept.record.ended not in _NO_PLACE
+            for owned in [(kept.record.queue, kept.record.operation)]
+            if not again.get(owned, set()) - {kept.generation}
+        }
 
     def _places(self) -> dict[Owned, list[str]]:
         """Name the places of each operation: in a right world, one."""
         now = self._clock.now()
         places: dict[Owned, list[str]] = {owned: [] for owned in self._state.accepted}
-        for item in self._state.items.values():
+        for item in self._items():
             places.setdefault(item.owned, []).append(_place(item, now))
         for letters in self._state.letters.values():
             for letter in letters.values():

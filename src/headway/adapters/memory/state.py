@@ -53,10 +53,11 @@ class Item:
 
 @dataclass(slots=True)
 class Kept:
-    """A done-record, and the letter that it is about if it failed."""
+    """A done-record, the letter that it is about if it failed, and which generation ended."""
 
     record: DoneRecord
     letter_id: str
+    generation: str
 
 
 @dataclass(slots=True)
@@ -200,8 +201,10 @@ class State:
 
     # Records and letters
 
-    def keep(self, record: DoneRecord, letter_id: str) -> None:
-        self.records[record.key] = Kept(record, letter_id)
+    def keep(
+        self, record: DoneRecord, letter_id: str, generation: str = FIRST_GENERATION
+    ) -> None:
+        self.records[record.key] = Kept(record, letter_id, generation)
 
     def decided(self, queue: str, letter_id: str, ended: Ended) -> bool:
         """Take a letter out, and let the record of its failure say what a person decided."""

@@ -172,7 +172,7 @@ def keep_record(state: State, unit: Unit, record: DoneRecord) -> None:
         if unit.letter
         else letter_id(unit.delivery.queue, travel.operation, travel.generation)
     )
-    state.keep(record, named)
+    state.keep(record, named, travel.generation)
 
 
 def sent(record: DoneRecord) -> DoneRecord:

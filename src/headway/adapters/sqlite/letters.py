@@ -12,6 +12,7 @@ from headway.adapters.sqlite.reader import Readers
 from headway.adapters.sqlite.rows import instant, seconds
 from headway.adapters.sqlite.statements import as_json, insert
 from headway.adapters.sqlite.writer import Writer
+from headway.core.errors import LetterGoneError
 from headway.core.letter import Letter
 from headway.ports.bus import Message
 from headway.ports.clock import Clock
@@ -29,18 +30,14 @@ select q.name, count(l.id), min(l.written), max(l.written)
 from headway_failed_queues q left join headway_letters l on l.queue = q.name
 group by q.name order by q.name
 """
-_PAGE = """
-select body from headway_letters where queue = ?1 and id > coalesce(
-    (select id from headway_letters where queue = ?1 and letter_id = ?2), ?3
-)
-order by id limit ?4
-"""
+_THERE = "select id, source_queue from headway_letters where queue = ? and letter_id = ?"
+_PAGE = "select body from headway_letters where queue = ? and id > ? order by id limit ?"
 _REMOVE = "delete from headway_letters where queue = ? and letter_id = ?"
 _DECIDE = """
 update headway_done set ended = ?
 where letter = ? and letter is not null and ended = 'failed' and failed_queue in ('', ?)
 """
-_BEFORE_ALL, _AFTER_ALL = -1, 2**62
+_BEFORE_ALL = -1
 
 
 class SqliteLetters:
@@ -68,18 +65,26 @@ class SqliteLetters:
         await self._writer.run(lambda c: write(c, queue, letters))
 
     async def read(self, queue: str, limit: int, after: str | None = None) -> Sequence[Letter]:
-        # After a letter that is not there any more comes nothing: a page cannot be guessed.
-        start = _BEFORE_ALL if after is None else _AFTER_ALL
-        values = (queue, after, start, limit)
-        rows = await self._readers.run(lambda c: c.execute(_PAGE, values).fetchall())
-        return [_LETTER.decode(body) for (body,) in rows]
+        def page(connection: sqlite3.Connection) -> list[tuple[str]]:
+            start = _BEFORE_ALL
+            if after is not None:
+                found = connection.execute(_THERE, (queue, after)).fetchone()
+                if found is None:
+                    raise LetterGoneError(queue, after)
+                start = found[0]
+            return connection.execute(_PAGE, (queue, start, limit)).fetchall()
+
+        return [_LETTER.decode(body) for (body,) in await self._readers.run(page)]
 
     async def requeue(self, queue: str, letter_id: str, message: Message) -> bool:
         now = self._clock.now()
 
         def work(connection: sqlite3.Connection) -> bool:
-            if not _decided(connection, queue, letter_id, Ended.REQUEUED):
+            found = connection.execute(_THERE, (queue, letter_id)).fetchone()
+            if found is None:
                 return False
+            ended = Ended.REQUEUED if message.queue == found[1] else Ended.MOVED
+            _decided(connection, queue, letter_id, ended)
             publishing.publish(connection, [message], now)
             return True
 

@@ -3,11 +3,12 @@
 # ruff: noqa: S608 (statements are put together from parts of our own; values are bound)
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import cast
 
 from headway.adapters.sqlite.reader import Readers
 from headway.adapters.sqlite.rows import instant, seconds
+from headway.adapters.sqlite.statements import as_json
 from headway.ports.clock import Clock
 from headway.ports.places import Astray, Count, Fault, QueueCount
 
@@ -68,6 +69,19 @@ having sum(place = 'accepted') = 0 or count(*) <> 2
 limit ?2
 """
 
+# No index serves this: one would make every publish slower, for a question that is asked rarely.
+# So each table is read once, however many operations are looked for.
+_WHERE = f"""
+with wanted (operation) as (select value from json_each(?2))
+select operation, null from headway_accepted
+where queue in (select name from headway_queues) and operation in wanted
+union all
+select operation, {_PLACE} || ' in ' || queue from headway_items where operation in wanted
+union all select operation, 'failed in ' || queue from headway_letters where operation in wanted
+union all select operation, 'done in ' || queue from ({_ENDS}) where operation in wanted
+"""
+_AT_ONCE = 50_000
+
 
 class SqlitePlaces:
     """Counts on a connection for reading."""
@@ -89,6 +103,24 @@ class SqlitePlaces:
             for there in [tuple(places.split(",")) if places else ()]
         ]
         return (rows[0][4] if rows else 0), found[:limit]
+
+    async def where(self, operations: Sequence[str]) -> Mapping[str, Sequence[str]]:
+        now = seconds(self._clock.now())
+        return await self._readers.run(lambda connection: _where(connection, operations, now))
+
+
+def _where(
+    connection: sqlite3.Connection, operations: Sequence[str], now: float
+) -> dict[str, list[str]]:
+    places: dict[str, list[str]] = {}
+    different = list(dict.fromkeys(operations))
+    for start in range(0, len(different), _AT_ONCE):
+        wanted = as_json(different[start : start + _AT_ONCE])
+        for operation, place in connection.execute(_WHERE, (now, wanted)):
+            its = places.setdefault(operation, [])
+            if place is not None:
+                its.append(place)
+    return places
 
 
 def _count(connection: sqlite3.Connection, now: float) -> Count:

@@ -70,7 +70,11 @@ def _show(report: Report, limit: int) -> None:
     if report.astray > len(report.examples):
         typer.echo(f"... and {report.astray - len(report.examples)} more (see --limit)")
     for operation in report.nowhere[:limit]:
-        typer.echo(f"{shown(operation)} of the file is nowhere")
+        typer.echo(f"{shown(operation)} of the file was accepted and is nowhere")
+    for operation in report.not_known[:limit]:
+        typer.echo(
+            f"{shown(operation)} of the file is not known here: it was forgotten, or never accepted"
+        )
     typer.echo(_said(report))
 
 
@@ -87,6 +91,10 @@ def _said(report: Report) -> str:
             faults = [f"{many(report.astray, 'operation')} not in exactly one place"]
             if report.nowhere:
                 faults.append(f"{len(report.nowhere)} of {report.against} in the file nowhere")
+            if report.not_known:
+                faults.append(
+                    f"{len(report.not_known)} of {report.against} in the file not known here"
+                )
             return f"not ok: {', '.join(faults)}"
 
 
@@ -105,5 +113,9 @@ def _as_dict(report: Report) -> dict[str, object]:
         "examples": report.examples,
     }
     if report.against is not None:
-        found |= {"against": report.against, "nowhere": report.nowhere}
+        found |= {
+            "against": report.against,
+            "nowhere": report.nowhere,
+            "not_known": report.not_known,
+        }
     return found
