@@ -4,10 +4,15 @@ import argparse
 import json
 import sys
 
-from benchmarks import imports, retrying, sqlite_queues
+from benchmarks import disturbance, imports, retrying, sqlite_queues
 from benchmarks.measure import Table
 
-SUITES = {"retrying": retrying.measure, "imports": imports.measure, "sqlite": sqlite_queues.measure}
+SUITES = {
+    "retrying": retrying.measure,
+    "imports": imports.measure,
+    "sqlite": sqlite_queues.measure,
+    "disturbance": disturbance.measure,
+}
 
 
 def main() -> int:

@@ -1,9 +1,10 @@
 """Events from one SQLite file: 256 bytes of JSON, a handler that does nothing, one process.
 
 What is measured is consumption, from the first event taken to the last one settled. Headway works
-effectively once: a done-record for every event, in the same commit as its settlement, synchronous at
-FULL. huey is at most once and does not wait for the disk; persist-queue acknowledges each item.
-All get their events from a backlog, and run as fast as their own loop lets them.
+effectively once: a done-record for every event, in the same commit as its settlement, and the disk
+is waited for (synchronous=FULL). huey is at most once and does not wait for the disk; persist-queue
+acknowledges each item. All get their events from a backlog, and run as fast as their own loop lets
+them.
 """
 
 import asyncio

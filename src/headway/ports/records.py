@@ -24,7 +24,7 @@ class Ended(StrEnum):
     REQUEUED = "requeued"
     """It failed, and a person sent it again under a new generation."""
     MOVED = "moved"
-    """It failed, and a person sent it to another queue: an end of its own, counted with the done."""
+    """It failed, and a person sent it to another queue: an end of its own, counted as done."""
     PURGED = "purged"
     """It failed, and a person removed its letter."""
 

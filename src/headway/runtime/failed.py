@@ -92,7 +92,8 @@ class FailedQueues:
 
     async def count_superseded(self, queue: str) -> int:
         """Count the letters of a queue that are superseded; every letter is read for it."""
-        count, page = 0, []
+        count = 0
+        page: list[Letter] = []
         async for letter in walk(self._letters, await self.find(queue)):
             page.append(letter)
             if len(page) == _ASKED_AT_ONCE:

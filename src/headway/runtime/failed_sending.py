@@ -94,7 +94,7 @@ class Sending:
 
     async def _keep_pace(self) -> None:
         if self._rate is not None:
-            due = self._began + timedelta(seconds=self._report.passed / self._rate)
+            due = self._began + timedelta(seconds=self._report.done / self._rate)
             await self._clock.wait(max(due - self._clock.now(), timedelta()))
 
     async def _send(self, letter: Letter) -> None:

@@ -201,9 +201,7 @@ class State:
 
     # Records and letters
 
-    def keep(
-        self, record: DoneRecord, letter_id: str, generation: str = FIRST_GENERATION
-    ) -> None:
+    def keep(self, record: DoneRecord, letter_id: str, generation: str = FIRST_GENERATION) -> None:
         self.records[record.key] = Kept(record, letter_id, generation)
 
     def decided(self, queue: str, letter_id: str, ended: Ended) -> bool:

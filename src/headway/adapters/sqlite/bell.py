@@ -68,16 +68,14 @@ class Bell:
         if now - self._asked < EVERY / 2:
             return
         self._asked = now
-        version = await self._readers.alone(self._file_version)
+        if self._watching is None:
+            self._watching = await self._readers.alone(lambda: connect(self._location))
+        # Asked on the event loop's own thread: it reads one number of shared memory and waits for
+        # no lock, and a change of threads would cost ten times as much.
+        version: int = self._watching.execute("pragma data_version").fetchone()[0]
         if version != self._version:
             self._version = version
             self.ring()
-
-    def _file_version(self) -> int:
-        if self._watching is None:
-            self._watching = connect(self._location)
-        version: int = self._watching.execute("pragma data_version").fetchone()[0]
-        return version
 
 
 def _wake(future: asyncio.Future[None]) -> None:

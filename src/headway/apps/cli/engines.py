@@ -3,9 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Annotated, TypeVar
-
-import typer
+from typing import TypeVar
 
 from headway.assembly.engine import open_engine
 from headway.assembly.settings import bus_url
@@ -15,13 +13,6 @@ from headway.core.secrets import hidden
 from headway.ports.engine import Engine
 
 T = TypeVar("T")
-
-BusOption = Annotated[
-    str | None,
-    typer.Option(
-        "--bus", metavar="URL", help="The engine. [default: HEADWAY_BUS, or sqlite:///headway.db]"
-    ),
-]
 
 
 def is_there(bus: str | None) -> bool:

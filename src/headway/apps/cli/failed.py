@@ -1,26 +1,11 @@
 """`headway failed`: letters, and what is decided about them."""
 
-import getpass
-import os
-import sys
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from headway.apps.cli.codes import CANNOT_GO_ON, NOT_AS_PROMISED
-from headway.apps.cli.engines import BusOption, on_engine
-from headway.apps.cli.exporting import Export
-from headway.apps.cli.letters import show_letters
-from headway.apps.cli.record import record_of_changes
-from headway.apps.cli.screen import as_json, bar, many, say_on_ctrl_c, show_table, when
-from headway.assembly.retrying import CLOCK
-from headway.core.showing import shown
-from headway.ports.engine import Engine
-from headway.ports.letters import FailedQueue
-from headway.runtime.failed import FailedQueues
-from headway.runtime.failed_report import Report
+from headway.apps.cli.options import BusOption
 
 app = typer.Typer(help="Failed queues: what ended without success.", no_args_is_help=True)
 
@@ -41,36 +26,16 @@ LimitOption = Annotated[
 ]
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")]
 
-_SKIPPED_SHOWN = 10
-
-
-def _queues(engine: Engine) -> FailedQueues:
-    return FailedQueues(engine, CLOCK, who=_who())
-
-
-def _who() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):  # a container may run under a number that has no name
-        return f"user {os.getuid()}"
-
 
 @app.command("list")
-def list_queues(bus: BusOption = None, as_json_: JsonOption = False) -> None:
-    """List the failed queues and how many letters each holds."""
-    found = on_engine(bus, lambda engine: _queues(engine).list())
-    if as_json_:
-        typer.echo(as_json([_summed_up(each) for each in found], indent=2))
-    elif found:
-        rows = [(q.name, str(q.letters), when(q.oldest), when(q.newest)) for q in found]
-        show_table(["queue", "letters", "oldest", "newest"], rows, numbers=["letters"])
-    else:
-        typer.echo("There is no failed queue yet: an engine gets them when services are started.")
+def list_queues(bus: BusOption = None, as_json: JsonOption = False) -> None:
+    """List the failed queues: how many letters each holds, and how many are superseded.
 
+    Superseded are letters whose documents were processed, or taken up by another operation, since.
+    """
+    from headway.apps.cli.looking import show_queues  # noqa: PLC0415 (a fast start of the others)
 
-def _summed_up(queue: FailedQueue) -> dict[str, object]:
-    found = asdict(queue)
-    return {"queue": found.pop("name"), **found}
+    show_queues(bus, machine=as_json)
 
 
 @app.command()
@@ -88,23 +53,21 @@ def inspect(  # noqa: PLR0917 (typer gives them by name)
     error_type: ErrorTypeOption = None,
     traceback: Annotated[bool, typer.Option("--traceback", help="With tracebacks.")] = False,
     bus: BusOption = None,
-    as_json_: JsonOption = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Show letters, each with its attempts and its event; nothing is changed."""
-    found = on_engine(
+    from headway.apps.cli.looking import show_some  # noqa: PLC0415 (a fast start of the others)
+
+    show_some(
         bus,
-        lambda engine: _queues(engine).inspect(
-            queue, limit=limit, after=after, letter_id=letter_id, error_type=error_type
-        ),
+        queue,
+        limit=limit,
+        letter_id=letter_id,
+        after=after,
+        error_type=error_type,
+        tracebacks=traceback,
+        machine=as_json,
     )
-    if as_json_:
-        typer.echo(as_json(found, indent=2))
-        return
-    show_letters(found, tracebacks=traceback)
-    if len(found) == limit:
-        typer.echo(f"There may be more: --after {found[-1].letter_id}, or a larger --limit.")
-    elif not found:
-        typer.echo("No letter there fits.")
 
 
 @app.command()
@@ -121,6 +84,13 @@ def requeue(  # noqa: PLR0917 (typer gives them by name)
         str | None,
         typer.Option(metavar="NAME", help="Send to this queue. [default: where each came from]"),
     ] = None,
+    superseded: Annotated[
+        bool,
+        typer.Option(
+            "--superseded",
+            help="Those too whose documents were processed, or taken up otherwise, since.",
+        ),
+    ] = False,
     dry_run: DryRunOption = False,
     bus: BusOption = None,
 ) -> None:
@@ -128,29 +98,19 @@ def requeue(  # noqa: PLR0917 (typer gives them by name)
 
     Exit code 0: all of them were sent; 1: some were skipped and are still there.
     """
-    so_far = Report(what="requeue", queue=queue, dry_run=dry_run)
+    from headway.apps.cli.deciding import requeue_letters  # noqa: PLC0415 (a fast start)
 
-    with record_of_changes(), say_on_ctrl_c(lambda: _how_far(so_far)), bar("requeueing") as move:
-
-        def tell(report: Report) -> None:
-            nonlocal so_far
-            so_far = report
-            move(report.passed, len(report.chosen))
-
-        so_far = on_engine(
-            bus,
-            lambda engine: _queues(engine).requeue(
-                queue,
-                limit=limit,
-                ids=ids or (),
-                error_type=error_type,
-                rate=rate,
-                target_queue=target_queue,
-                dry_run=dry_run,
-                on_progress=tell,
-            ),
-        )
-    _show(so_far)
+    requeue_letters(
+        bus,
+        queue,
+        limit=limit,
+        ids=ids or (),
+        error_type=error_type,
+        rate=rate,
+        target_queue=target_queue,
+        superseded=superseded,
+        dry_run=dry_run,
+    )
 
 
 @app.command()
@@ -166,21 +126,17 @@ def export(  # noqa: PLR0917 (typer gives them by name)
     bus: BusOption = None,
 ) -> None:
     """Write letters as JSON Lines, every field of each; they stay in the queue."""
-    into = Export(None if output == "-" else Path(output), force=force)
+    from headway.apps.cli.looking import export_letters  # noqa: PLC0415 (a fast start)
 
-    async def write(engine: Engine) -> None:
-        queues = _queues(engine)
-        name = await queues.find(queue)
-        of = sum(each.letters for each in await queues.list() if each.name == name)
-        found = queues.export(name, limit=limit, ids=ids or (), error_type=error_type)
-        async for letter in found:
-            into.write(as_json(letter))
-            move(into.lines, min(of, limit or of))
-
-    with say_on_ctrl_c(into.how_far), bar("exporting") as move, into:
-        on_engine(bus, write)
-    if into.path is not None:
-        typer.echo(f"{many(into.lines, 'letter')} written to {into.path}", err=True)
+    export_letters(
+        bus,
+        queue,
+        path=None if output == "-" else Path(output),
+        force=force,
+        limit=limit,
+        ids=ids or (),
+        error_type=error_type,
+    )
 
 
 @app.command()
@@ -194,75 +150,14 @@ def purge(  # noqa: PLR0917 (typer gives them by name)
     bus: BusOption = None,
 ) -> None:
     """Remove letters for good; asks first."""
-    so_far = Report(what="purge", queue=queue, dry_run=dry_run)
+    from headway.apps.cli.deciding import purge_letters  # noqa: PLC0415 (a fast start)
 
-    def tell(report: Report) -> None:
-        nonlocal so_far
-        so_far = report
-        move(report.passed, len(report.chosen))
-
-    async def change(engine: Engine) -> Report:
-        queues = _queues(engine)
-        meant = await queues.purge(
-            queue, limit=limit, ids=ids or (), error_type=error_type, dry_run=True
-        )
-        if dry_run or not meant.chosen:
-            return meant
-        if not yes:
-            _ask(meant)
-        # Exactly what was counted: not what has come since.
-        report = await queues.purge(
-            meant.queue, ids=meant.chosen, error_type=error_type, on_progress=tell
-        )
-        report.gone += len(report.missing)
-        report.missing = meant.missing
-        return report
-
-    with record_of_changes(), say_on_ctrl_c(lambda: _how_far(so_far)), bar("purging") as move:
-        so_far = on_engine(bus, change)
-    _show(so_far)
-
-
-def _ask(meant: Report) -> None:
-    words = f"{many(len(meant.chosen), 'letter')} of {meant.queue}"
-    if not sys.stdin.isatty():
-        typer.echo(
-            f"headway: {words} would be removed for good, and nobody is here to be asked: say "
-            "--yes, or look first with --dry-run",
-            err=True,
-        )
-        raise typer.Exit(CANNOT_GO_ON)
-    if not typer.confirm(f"Remove {words} for good?", err=True):
-        typer.echo("Nothing was removed.", err=True)
-        raise typer.Exit(NOT_AS_PROMISED)
-
-
-def _show(report: Report) -> None:
-    done = {"requeue": "requeued", "purge": "removed"}[report.what]
-    would = "would be " * report.dry_run
-    typer.echo(
-        f"{report.done} of {many(len(report.chosen), 'letter')} of {report.queue} {would}{done}"
-    )
-    for target, count in sorted(report.targets.items()):
-        typer.echo(f"  {count} to {shown(target)}")
-    if report.gone:
-        typer.echo(f"  {report.gone} had gone meanwhile")
-    for letter in report.missing:
-        typer.echo(f"  {shown(letter)} is not in the queue")
-    for each in report.skipped[:_SKIPPED_SHOWN]:
-        typer.echo(f"  {shown(each.letter_id)} was skipped: {shown(each.reason)}")
-    if len(report.skipped) > _SKIPPED_SHOWN:
-        typer.echo(f"  {len(report.skipped) - _SKIPPED_SHOWN} more were skipped")
-    if report.skipped or report.missing:
-        raise typer.Exit(NOT_AS_PROMISED)
-
-
-def _how_far(report: Report) -> str:
-    done = {"requeue": "requeued", "purge": "removed"}[report.what]
-    if not report.chosen:
-        return f"no letter was {done}"
-    left = len(report.chosen) - report.done
-    return (
-        f"{report.done} of {many(len(report.chosen), 'letter')} were {done}; "
-        f"the other {left} are still in {report.queue}"
+    purge_letters(
+        bus,
+        queue,
+        limit=limit,
+        ids=ids or (),
+        error_type=error_type,
+        dry_run=dry_run,
+        ask=not yes,
     )

@@ -1,6 +1,6 @@
 """How letters look to a person: a case file each, from what happened to the event itself."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Sequence
 
 from rich.console import Console
 from rich.text import Text
@@ -10,17 +10,23 @@ from headway.core.letter import Letter
 from headway.core.travel import AttemptRecord
 
 _EVENT_LINES = 40
+_IDS_SHOWN = 10
 _BYTES_SHOWN = 400
 _FACTS, _ATTEMPT, _INNER = 13, 4, 7
 """Columns where values, attempts and what belongs to an attempt begin."""
 
 
-def show_letters(letters: Sequence[Letter], *, tracebacks: bool) -> None:
+def show_letters(
+    letters: Sequence[Letter], superseded: Collection[str], *, tracebacks: bool
+) -> None:
     """Print a case file for each letter."""
     console = Console(highlight=False)
     for letter in letters:
         console.print(Text("Letter ", "bold") + harmless(letter.letter_id))
-        for name, value in _facts(letter).items():
+        facts = _facts(letter)
+        if letter.letter_id in superseded:
+            facts["superseded"] = "its documents were processed, or taken up otherwise, since"
+        for name, value in facts.items():
             show_indented(console, harmless(value), _FACTS, first=Text(f"  {name}"))
         if letter.attempts:
             console.print(Text("  attempts", "bold"))
@@ -32,7 +38,7 @@ def show_letters(letters: Sequence[Letter], *, tracebacks: bool) -> None:
         console.print()
 
 
-def _facts(letter: Letter) -> Mapping[str, str]:
+def _facts(letter: Letter) -> dict[str, str]:
     retries = many(letter.attempt_count, "retry", "retries")
     facts = {
         "reason": f"{letter.abandoned_reason}, after {retries}",
@@ -44,9 +50,16 @@ def _facts(letter: Letter) -> Mapping[str, str]:
         "operation": letter.operation,
         "written": when(letter.timestamp),
     }
+    if letter.document_ids:
+        facts["documents"] = f"{letter.collection}: {_some(letter.document_ids)}"
     if letter.requeues:
         facts["requeued"] = f"{many(letter.requeues, 'time')} before"
     return facts
+
+
+def _some(ids: Sequence[str]) -> str:
+    more = f", and {len(ids) - _IDS_SHOWN} more" * (len(ids) > _IDS_SHOWN)
+    return ", ".join(ids[:_IDS_SHOWN]) + more
 
 
 def _show_attempt(console: Console, attempt: AttemptRecord, *, tracebacks: bool) -> None:

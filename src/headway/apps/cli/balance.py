@@ -1,0 +1,103 @@
+"""What `headway verify` finds: every place, what was accepted, and the difference."""
+
+from pathlib import Path
+
+import typer
+
+from headway.apps.cli.codes import CANNOT_GO_ON, NOT_AS_PROMISED
+from headway.apps.cli.engines import on_engine
+from headway.apps.cli.screen import as_json, many, show_table
+from headway.core.errors import ConfigurationError
+from headway.core.showing import shown
+from headway.runtime.overview import Report, Verdict, verify
+
+_CODES = {Verdict.OK: 0, Verdict.NOT_OK: NOT_AS_PROMISED, Verdict.UNKNOWN: CANNOT_GO_ON}
+_FAULTS = {
+    "missing": "was accepted and is nowhere",
+    "surplus": "is there and was never accepted",
+    "twice": "is in more than one place",
+}
+
+
+def show_balance(bus: str | None, *, against: Path | None, limit: int, machine: bool) -> None:
+    """Count, compare, and end with the code that says how it came out."""
+    wanted = None if against is None else _read(against)
+    report = on_engine(bus, lambda engine: verify(engine.places, against=wanted, examples=limit))
+    if machine:
+        typer.echo(as_json(_as_dict(report), indent=2))
+    else:
+        _show(report, limit)
+    raise typer.Exit(_CODES[report.verdict])
+
+
+def _read(path: Path) -> list[str]:
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"--against {str(path)!r} is not accepted: {error}") from None
+    return [line.strip() for line in lines if line.strip()]
+
+
+def _show(report: Report, limit: int) -> None:
+    accepted, difference = report.count.accepted, report.difference
+    rows = [(place, str(count)) for place, count in report.places.items()]
+    rows += [("total", str(report.total))]
+    rows += [("accepted", "unknown" if accepted is None else str(accepted))]
+    rows += [("difference", "unknown" if difference is None else str(difference))]
+    show_table(["place", "operations"], rows, numbers=["operations"])
+    typer.echo()
+    for each in report.examples:
+        there = f" ({', '.join(each.places)})" * bool(each.places)
+        typer.echo(f"{shown(each.operation)} of {shown(each.queue)} {_FAULTS[each.fault]}{there}")
+    if report.astray > len(report.examples):
+        typer.echo(f"... and {report.astray - len(report.examples)} more (see --limit)")
+    for operation in report.nowhere[:limit]:
+        typer.echo(f"{shown(operation)} of the file was accepted and is nowhere")
+    for operation in report.not_known[:limit]:
+        typer.echo(
+            f"{shown(operation)} of the file is not known here: it was forgotten, or never accepted"
+        )
+    typer.echo(_said(report))
+
+
+def _said(report: Report) -> str:
+    match report.verdict:
+        case Verdict.OK:
+            return "ok: everything that was accepted is in its one place"
+        case Verdict.UNKNOWN:
+            return (
+                "unknown: this engine does not count what it accepts; give the ids of what was "
+                "published with --against FILE"
+            )
+        case Verdict.NOT_OK:
+            faults = [f"{many(report.astray, 'operation')} not in exactly one place"]
+            if report.nowhere:
+                faults.append(f"{len(report.nowhere)} of {report.against} in the file nowhere")
+            if report.not_known:
+                faults.append(
+                    f"{len(report.not_known)} of {report.against} in the file not known here"
+                )
+            return f"not ok: {', '.join(faults)}"
+
+
+def _as_dict(report: Report) -> dict[str, object]:
+    found: dict[str, object] = {
+        "verdict": report.verdict,
+        "places": report.places,
+        "total": report.total,
+        "accepted": report.count.accepted,
+        "difference": report.difference,
+        "purged": report.count.purged,
+        "workers": report.count.workers,
+        "queues": report.count.queues,
+        "failed": report.count.failed,
+        "astray": report.astray,
+        "examples": report.examples,
+    }
+    if report.against is not None:
+        found |= {
+            "against": report.against,
+            "nowhere": report.nowhere,
+            "not_known": report.not_known,
+        }
+    return found

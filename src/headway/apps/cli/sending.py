@@ -1,0 +1,126 @@
+"""What `headway publish` sends: read, checked, and stored when it says so."""
+
+import json
+from collections.abc import Sequence
+from typing import NoReturn
+
+import msgspec
+import typer
+
+from headway.apps.cli.codes import NOT_AS_PROMISED
+from headway.apps.cli.engines import is_there, on_engine
+from headway.apps.cli.screen import bar, many, say_on_ctrl_c
+from headway.assembly.retrying import CHANCE, CLOCK
+from headway.assembly.settings import bus_url
+from headway.core.errors import ConfigurationError
+from headway.core.routing import checked_name
+from headway.core.secrets import hidden
+from headway.core.showing import shown
+from headway.ports.engine import Engine
+from headway.runtime.publisher import Publisher
+
+_AT_ONCE = 500
+_MORE_FOLLOWS = "Extra data"
+
+
+def publish_events(
+    event_type: str, data: str, *, event_id: str | None, raw: bool, bus: str | None
+) -> None:
+    """Publish one event, or many, and say how many queues took them."""
+    checked_name("TYPE", event_type)
+    given = typer.get_binary_stream("stdin").read() if data == "-" else data.encode()
+    bodies = [given] if raw else read_many(given, "standard input" if data == "-" else "JSON")
+    if event_id is not None and len(bodies) != 1:
+        raise ConfigurationError(
+            f"--event-id {shown(event_id)!r} is not accepted for {many(len(bodies), 'event')}: all "
+            "of them would be taken for one; leave it out, and each gets its own"
+        )
+    if not is_there(bus):
+        _nobody_takes(event_type, bus)
+    done, taken = 0, 0
+    named = event_id or CHANCE.token()
+
+    async def send(engine: Engine) -> None:
+        nonlocal done, taken
+        publisher = Publisher(engine.bus, CLOCK, CHANCE)
+        if raw:
+            taken = await publisher.publish_bytes(given, event_type, operation=named)
+            return
+        only = named if len(bodies) == 1 else None
+        for start in range(0, len(bodies), _AT_ONCE):
+            some = [(event_type, msgspec.Raw(body)) for body in bodies[start : start + _AT_ONCE]]
+            taken += await publisher.publish_all(list(some), event_id=only)
+            if not taken:
+                return
+            done += len(some)
+            move(done, len(bodies))
+
+    def how_far() -> str:
+        return f"{done} of {many(len(bodies), 'event')} were published, and perhaps the next few"
+
+    with say_on_ctrl_c(how_far), bar("publishing") as move:
+        on_engine(bus, send)
+    if not taken:
+        _nobody_takes(event_type, bus)
+    which = f"event {shown(named)}" if len(bodies) == 1 else many(len(bodies), "event")
+    typer.echo(f"Published {which} to {many(taken // len(bodies), 'queue')}.")
+
+
+def read_many(given: bytes, where: str) -> Sequence[bytes]:
+    """Read one JSON object, or many on a line each; what is none is refused with its place."""
+    try:
+        text = given.decode()
+    except UnicodeDecodeError as error:
+        raise _refused(where, f"{error}; --raw takes any bytes") from None
+    lines = [(at, line) for at, line in enumerate(text.split("\n"), 1) if line.strip()]
+    try:
+        _check(text, where)
+    except json.JSONDecodeError as error:
+        if error.msg != _MORE_FOLLOWS or len(lines) == 1:
+            raise _refused(where, _place(error, error.lineno)) from None
+    else:
+        return [given.strip()]
+    for at, line in lines:
+        try:
+            _check(line, f"line {at} of {where}")
+        except json.JSONDecodeError as error:
+            why = f"{_place(error, at)}; many events have to stand on a line each"
+            raise _refused(where, why) from None
+    return [line.strip().encode() for _, line in lines]
+
+
+def _check(text: str, where: str) -> None:
+    """Refuse what is no JSON object, or none that every reader takes."""
+    try:
+        found = json.loads(text, parse_constant=_no_constant)
+        msgspec.json.decode(text)
+    except json.JSONDecodeError:
+        raise
+    except RecursionError:
+        raise _refused(where, "it is nested too deeply") from None
+    except ValueError as error:
+        raise _refused(where, str(error)) from None
+    if not isinstance(found, dict):
+        raise _refused(where, "data is a JSON object, in braces; --raw takes any bytes")
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no JSON; write null, or a text")
+
+
+def _place(error: json.JSONDecodeError, line: int) -> str:
+    return f"line {line}, column {error.colno}: {error.msg}"
+
+
+def _refused(where: str, why: str) -> ConfigurationError:
+    return ConfigurationError(f"{where} is not accepted: {why}")
+
+
+def _nobody_takes(event_type: str, bus: str | None) -> NoReturn:
+    typer.echo(
+        f"headway: nothing was published: no service that handles {event_type} has been started on "
+        f"{hidden(bus or bus_url())} yet; start one first, and its queue is made: "
+        "headway run MODULE:SERVICE",
+        err=True,
+    )
+    raise typer.Exit(NOT_AS_PROMISED)
