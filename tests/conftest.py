@@ -24,6 +24,7 @@ _SERVERS: dict[str, type[Server]] = {
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--chaos", action="store_true", help="run the tests marked chaos too")
+    parser.addoption("--seed", type=int, help="run this seed of the simulation, and no other")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -1,6 +1,8 @@
 """A real file with letters in it, and `headway` run on it as it is typed."""
 
 import asyncio
+import json
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -36,8 +38,11 @@ def services(effects: list[Any], *, broken: bool) -> Sequence[Service]:
             raise ValueError(f"bad archive: {event.data['bad']}")
         effects.append(event.data)
 
-    @chunking.on("JSONParsed")
-    async def chunk(event: Any, work: Any) -> None: ...
+    @chunking.on("JSONParsed", documents=("messages", "message_doc_ids"))
+    async def chunk(event: Any, work: Any) -> None:
+        if broken:
+            raise ValueError("bad messages")
+        effects.append(event.data)
 
     return parsing, chunking
 
@@ -54,17 +59,31 @@ class ShopFile:
     def url(self) -> str:
         return f"sqlite:///{self.path}"
 
-    def fill(self, *data: Mapping[str, Any], raw: bytes | None = None) -> None:
+    def fill(
+        self,
+        *data: Mapping[str, Any],
+        raw: bytes | None = None,
+        event_type: str = "ArchiveIngested",
+    ) -> None:
         """Publish events and let a broken service end them."""
 
         async def publish(engine: Engine) -> None:
             publisher = Publisher(engine.bus, CLOCK, CHANCE)
             if data:
-                await publisher.publish_all([("ArchiveIngested", each) for each in data])
+                await publisher.publish_all([(event_type, each) for each in data])
             if raw is not None:
                 await publisher.publish_bytes(raw, "ArchiveIngested")
 
         self.work(broken=True, first=publish)
+
+    def put(self, collection: str, one: str, **fields: Any) -> None:
+        """Write a document as another client does."""
+        with sqlite3.connect(self.path) as file:
+            file.execute(
+                "insert or replace into headway_documents (collection, id, body) values (?, ?, ?)",
+                (collection, one, json.dumps({"_id": one, **fields})),
+            )
+        file.close()
 
     def work(self, *, broken: bool = False, first: Any = None) -> None:
         """Let a worker run until every event has ended."""

@@ -43,10 +43,10 @@ def ids(shop: ShopFile) -> list[str]:
 def test_list_counts_the_letters_of_each_queue(shop: ShopFile) -> None:
     shop.fill(*bad(3))
     lines = shop("failed", "list").stdout.splitlines()
-    assert lines[0].split() == ["queue", "letters", "oldest", "newest"]
-    assert [line.split()[:2] for line in lines[2:]] == [
-        ["chunking.failed", "0"],
-        ["parsing.failed", "3"],
+    assert lines[0].split() == ["queue", "letters", "superseded", "oldest", "newest"]
+    assert [line.split()[:3] for line in lines[2:]] == [
+        ["chunking.failed", "0", "0"],
+        ["parsing.failed", "3", "0"],
     ]
     found = json.loads(shop("failed", "list", "--json").stdout)
     assert [(each["queue"], each["letters"]) for each in found] == [
@@ -152,6 +152,53 @@ def test_what_is_skipped_is_said_and_the_exit_code_is_1(shop: ShopFile) -> None:
     assert "0 of 2 letters of parsing.failed requeued" in done.stdout
     assert done.stdout.count("was skipped: queue='nobody.there'") == 2
     assert len(ids(shop)) == 2
+
+
+def test_what_is_sent_to_another_queue_is_not_missed_in_the_old_one(shop: ShopFile) -> None:
+    shop.fill(*bad(2))
+    done = shop("failed", "requeue", "parsing", "--target-queue", "chunking.json.parsed")
+    assert (done.exit_code, "  2 to chunking.json.parsed" in done.stdout) == (0, True)
+    assert shop("verify").exit_code == 0
+    shop.work()
+    found = json.loads(shop("failed", "inspect", "chunking", "--json").stdout)
+    assert [letter["abandoned_reason"] for letter in found] == ["unroutable"] * 2
+    assert shop("verify").exit_code == 0
+    back = shop("failed", "requeue", "chunking", "--target-queue", "parsing.archive.ingested")
+    assert (back.exit_code, shop("verify").exit_code) == (0, 0)
+    shop.work()
+    assert sorted(each["bad"] for each in shop.effects) == ["archive-0", "archive-1"]
+    verified = json.loads(shop("verify", "--json").stdout)
+    assert (verified["verdict"], verified["places"]["done"], verified["accepted"]) == ("ok", 4, 4)
+
+
+def test_what_is_superseded_is_shown_and_skipped_unless_one_insists(shop: ShopFile) -> None:
+    shop.work()
+    for one in "ab":
+        shop.put("messages", one, status="pending")
+    shop.fill(*({"message_doc_ids": [one]} for one in "ab"), event_type="JSONParsed")
+    shop.put("messages", "a", status="pending", lastOperation="swept")
+    listed = json.loads(shop("failed", "list", "--json").stdout)
+    assert [each["superseded"] for each in listed] == [1, 0]
+    assert shop("failed", "list").stdout.splitlines()[2].split()[:3] == ["chunking.failed", "2", "1"]
+    found = json.loads(shop("failed", "inspect", "chunking", "--json").stdout)
+    assert [(each["document_ids"], each["superseded"]) for each in found] == [
+        (["a"], True),
+        (["b"], False),
+    ]
+    said = shop("failed", "inspect", "chunking").stdout
+    assert said.count("superseded") == 1
+    assert "documents  messages: b" in said
+    done = shop("failed", "requeue", "chunking")
+    assert done.exit_code == 1
+    assert "1 of 2 letters of chunking.failed requeued" in done.stdout
+    assert f"{found[0]['letter_id']} was skipped: superseded: its documents" in done.stdout
+    shop.work()
+    assert shop.effects == [{"message_doc_ids": ["b"]}]
+    done = shop("failed", "requeue", "chunking", "--superseded")
+    assert (done.exit_code, "1 of 1 letter" in done.stdout) == (0, True)
+    shop.work()
+    assert shop.effects == [{"message_doc_ids": ["b"]}, {"message_doc_ids": ["a"]}]
+    assert shop("verify").exit_code == 0
 
 
 def test_an_export_is_json_lines_with_every_field(shop: ShopFile, tmp_path: Path) -> None:

@@ -47,11 +47,40 @@ def test_a_letter_removed_by_hand_is_missed_and_named(shop: ShopFile) -> None:
     assert found["examples"][0]["fault"] == "missing"
 
 
-def test_a_list_of_operations_needs_an_engine_that_finds_them(shop: ShopFile) -> None:
-    (shop.folder / "ids").write_text("a\n\nb\n")
+def operations(shop: ShopFile) -> list[str]:
+    with sqlite3.connect(shop.path) as file:
+        found = [one for (one,) in file.execute("select operation from headway_accepted")]
+    file.close()
+    return found
+
+
+def test_every_operation_of_a_list_is_found(shop: ShopFile) -> None:
+    (shop.folder / "ids").write_text("\n\n".join(operations(shop)) + "\n")
     done = shop.typed("verify", "--against", "ids")
-    assert done.returncode == 2
-    assert "Traceback" not in done.stderr
+    assert (done.returncode, done.stderr) == (0, "")
+    found = json.loads(shop("verify", "--json", "--against", str(shop.folder / "ids")).stdout)
+    assert (found["against"], found["nowhere"], found["not_known"]) == (3, [], [])
+
+
+def test_what_is_nowhere_is_told_from_what_was_never_here(shop: ShopFile) -> None:
+    everything = operations(shop)
+    with sqlite3.connect(shop.path) as file:
+        file.execute("delete from headway_letters where operation = ?", (everything[0],))
+        file.execute("delete from headway_done where operation = ?", (everything[0],))
+    file.close()
+    (shop.folder / "ids").write_text("\n".join([*everything, "nobody's"]))
+    done = shop.typed("verify", "--against", "ids")
+    assert done.returncode == 1
+    assert f"{everything[0]} of the file was accepted and is nowhere" in done.stdout
+    assert (
+        "nobody's of the file is not known here: it was forgotten, or never accepted" in done.stdout
+    )
+    assert "1 of 4 in the file nowhere, 1 of 4 in the file not known here" in done.stdout
+    found = json.loads(shop("verify", "--json", "--against", str(shop.folder / "ids")).stdout)
+    assert (found["nowhere"], found["not_known"]) == ([everything[0]], ["nobody's"])
+
+
+def test_a_list_that_cannot_be_read_is_one_line(shop: ShopFile) -> None:
     missing = shop.typed("verify", "--against", "no-such-file")
     assert (missing.returncode, len(missing.stderr.splitlines())) == (2, 1)
 
@@ -66,9 +95,8 @@ class Uncounted:
         return 0, []
 
 
-class Findable(Uncounted):
-    async def find(self, operations: list[str]) -> dict[str, tuple[str, ...]]:
-        return {one: ("ready",) for one in operations if one != "lost"}
+    async def where(self, operations: list[str]) -> dict[str, list[str]]:
+        return {one: ["ready in q"] * (one != "lost") for one in operations if one != "strange"}
 
 
 async def test_what_nobody_counted_is_unknown() -> None:
@@ -77,6 +105,10 @@ async def test_what_nobody_counted_is_unknown() -> None:
 
 
 async def test_a_list_of_operations_is_looked_for() -> None:
-    report = await verify(Findable(), against=["a", "lost", "a"])  # type: ignore[arg-type]
+    report = await verify(Uncounted(), against=["a", "lost", "a"])  # type: ignore[arg-type]
     assert (report.verdict, report.against, report.nowhere) == (Verdict.NOT_OK, 2, ["lost"])
-    assert (await verify(Findable(), against=["a"])).verdict is Verdict.OK  # type: ignore[arg-type]
+    report = await verify(Uncounted(), against=["strange"])  # type: ignore[arg-type]
+    assert (report.verdict, report.not_known) == (Verdict.NOT_OK, ["strange"])
+    for against, verdict in ((["a"], Verdict.OK), ([], Verdict.UNKNOWN)):
+        report = await verify(Uncounted(), against=against)  # type: ignore[arg-type]
+        assert report.verdict is verdict

@@ -183,6 +183,24 @@ async def test_where_nobody_handles_the_type_it_becomes_a_letter_again(shop: Sho
     assert (letter.abandoned_reason, letter.body) == ("unroutable", before.body)
 
 
+async def test_what_is_sent_to_another_queue_has_an_end_here_and_another_there(shop: Shop) -> None:
+    await shop.fill(3, "OrderPaid")
+    await shop.failed.requeue("orders", limit=2, target_queue="orders.order.placed")
+    assert await shop.balances()
+    await shop.trial.run()
+    assert len(await shop.letters()) == 3
+    assert await shop.balances()
+    # Back to where it came from, and from there to a good end.
+    await shop.failed.requeue("orders", target_queue="orders.order.paid")
+    assert await shop.balances()
+    shop.broken = False
+    await shop.trial.run()
+    assert (await shop.letters(), len(await shop.trial.documents("paid"))) == ([], 3)
+    count = await shop.trial.count()
+    assert (count.done, count.accepted) == (5, 5)
+    assert await shop.balances()
+
+
 async def test_one_queue_that_is_not_there_does_not_spoil_the_list(shop: Shop) -> None:
     await shop.fill(2)
     with pytest.raises(ConfigurationError):

@@ -36,15 +36,12 @@ class _Jumping(selectors.SelectSelector):
         return []
 
 
-_NUMBERS = itertools.count()
-
-
 class _Future(asyncio.Future[Any]):
     """Its place in a set does not depend on where it is in memory: sets are gone through too."""
 
-    def __init__(self, **names: Any) -> None:
-        super().__init__(**names)
-        self._number = next(_NUMBERS)
+    def __init__(self, loop: "SimulatedLoop") -> None:
+        super().__init__(loop=loop)
+        self._number = next(loop.numbers)
 
     def __hash__(self) -> int:
         return self._number
@@ -53,9 +50,11 @@ class _Future(asyncio.Future[Any]):
 class _Task(asyncio.Task[Any]):
     """The same for tasks."""
 
-    def __init__(self, coroutine: Coroutine[Any, Any, Any], **names: Any) -> None:
-        self._number = next(_NUMBERS)
-        super().__init__(coroutine, **names)
+    def __init__(
+        self, coroutine: Coroutine[Any, Any, Any], loop: "SimulatedLoop", **names: Any
+    ) -> None:
+        self._number = next(loop.numbers)
+        super().__init__(coroutine, loop=loop, **names)
 
     def __hash__(self) -> int:
         return self._number
@@ -66,6 +65,7 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
 
     def __init__(self) -> None:
         self._jumping = _Jumping()
+        self.numbers = itertools.count()
         super().__init__(self._jumping)
         self.set_task_factory(_owned)
         self.set_exception_handler(lambda _loop, _context: None)
@@ -74,7 +74,7 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
         return self._jumping.now
 
     def create_future(self) -> "asyncio.Future[Any]":
-        return _Future(loop=self)
+        return _Future(self)
 
 
 def _owned(
@@ -84,7 +84,8 @@ def _owned(
     context: Context | None = None,
     **names: Any,
 ) -> "asyncio.Task[Any]":
-    task = _Task(coroutine, loop=loop, context=context, **names)
+    assert isinstance(loop, SimulatedLoop)
+    task = _Task(coroutine, loop, context=context, **names)
     owner = (context or copy_context()).get(OWNER)
     if owner is not None:
         owner.add(task)

@@ -43,6 +43,8 @@ class FaultyBus:
     async def take(
         self, queues: Sequence[str], limit: int, patience: timedelta = timedelta()
     ) -> Sequence[Delivery]:
+        if limit < 1:  # engines take this for none, or for no limit at all
+            self._process.disks.violated(f"{self._process.name} asks for {limit} events")
         # An idle worker asks every second, which only costs time here.
         patience = _IDLE if patience >= timedelta(seconds=1) else patience
         taken = list(

@@ -14,7 +14,7 @@ from headway.core.secrets import hidden
 
 HISTORY_LIMIT = 16_384
 """Bytes of history, as JSON, that travel with an event."""
-_LONGEST_MESSAGE = 1_000
+LONGEST_MESSAGE = 1_000
 _LONGEST_TRACEBACK = 4_000
 
 
@@ -107,7 +107,7 @@ def record(failure: Failure, *, worker: str, traceback: str = "") -> AttemptReco
         at=instant(failure.at),
         worker=worker,
         error_type=type(failure.error).__name__,
-        message=hidden(words(failure.error))[:_LONGEST_MESSAGE],
+        message=hidden(words(failure.error))[:LONGEST_MESSAGE],
         verdict=str(failure.diagnosis.verdict),
         rule=failure.diagnosis.rule,
         traceback=hidden(in_utf8(traceback))[-_LONGEST_TRACEBACK:],

@@ -1,5 +1,6 @@
 """Admit what was taken: read it, recognise what has ended before, and tell suspects apart."""
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -44,8 +45,10 @@ class Admission:
                 admitted.endings.append(found)
             else:
                 read.append(found)
-        for attempt in await self._new(read, admitted):
-            if attempt.subscription.documents and await self._superseded(attempt, now):
+        new = await self._new(read, admitted)
+        superseded = await self._superseded(new, now)
+        for attempt in new:
+            if attempt in superseded:
                 admitted.endings.append(attempt.recovery.superseded(attempt, now))
             elif attempt.delivery.returns < SUSPECT_AFTER:
                 admitted.attempts.append(attempt)
@@ -71,10 +74,18 @@ class Admission:
                 admitted.endings.append(attempt.recovery.known(attempt, record))
         return new
 
-    async def _superseded(self, attempt: Attempt, now: datetime) -> bool:
-        """Count the attempt with its documents; say whether all of them are processed already."""
+    async def _superseded(self, new: Sequence[Attempt], now: datetime) -> set[Attempt]:
+        """Count attempts with their documents; give those whose documents are all processed."""
+        about = [attempt for attempt in new if attempt.subscription.documents]
+        if not about:
+            return set()
+        # Side by side, so that the engine can put them into one commit.
+        over = await asyncio.gather(*(self._is_over(attempt, now) for attempt in about))
+        return {attempt for attempt, is_over in zip(about, over, strict=True) if is_over}
+
+    async def _is_over(self, attempt: Attempt, now: datetime) -> bool:
         documents = attempt.subscription.documents
-        assert documents is not None  # noqa: S101 (the caller asked)
+        assert documents is not None  # noqa: S101 (the caller looked)
         ids = attempt.subscription.ids(attempt.event)
         found = await self._engine.documents.begin(documents[0], ids, attempt.travel.operation, now)
         attempt.documents = tuple(each for each in ids if each in found)

@@ -43,7 +43,7 @@ class Committer:
         rerun: Callable[[Attempt, timedelta], None],
         settled: Callable[[int], None],
         handled: Callable[[Sequence[Attempt]], None],
-        unhandled: Callable[[Ending, Finish], None],
+        unhandled: Callable[[Ending], None],
         tell: Callable[[Fact], None],
     ) -> None:
         self._finisher = finisher
@@ -126,7 +126,7 @@ class Committer:
                 )
             )
         if not ending.handled or finish.outcome is not Outcome.COMMITTED:
-            self._unhandled(ending, finish)
+            self._unhandled(ending)
 
     def _tell_together(self, attempts: Sequence[Attempt]) -> None:
         subscription = attempts[0].subscription

@@ -10,7 +10,7 @@ from headway.core.facts import DeadLettered
 from headway.core.failure import Failure, words
 from headway.core.letter import Letter, write_letter
 from headway.core.secrets import hidden
-from headway.core.travel import Travel, instant
+from headway.core.travel import LONGEST_MESSAGE, Travel, instant
 from headway.core.writes import Update, Write
 from headway.ports.bus import Delivery, Done, Message
 from headway.ports.commit import Unit
@@ -142,7 +142,7 @@ def _letter(
         service=recovery.service.name,
         event_type=event_type,
         reason=reason,
-        last_error=hidden(f"{error_type}: {message}"),
+        last_error=hidden(f"{error_type}: {message}")[:LONGEST_MESSAGE],
         error_type=error_type,
         now=now,
         collection=documents[0],
@@ -201,7 +201,7 @@ def _failed_event(
         "1.0",
         {
             **about,
-            "error_message": hidden(words(error)),
+            "error_message": hidden(words(error))[:LONGEST_MESSAGE],
             "error_type": type(error).__name__,
             "retry_count": travel.failures,
             "failed_at": instant(now),

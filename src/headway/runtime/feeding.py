@@ -71,11 +71,13 @@ class Feeder:
                 await self._until_moved()
             else:
                 self._prefetch.emptied(self._clock.now())
-                await self._fill(self._prefetch.target - self._lanes.load)
+                room = self._prefetch.target - self._lanes.load
+                if room > 0:  # there may be none left, if the target has just become smaller
+                    await self._fill(room)
 
     async def _fill(self, room: int) -> None:
         plan = self._gate.plan(self._clock.now())
-        probed = [queue for queue in plan.probes if await self._probe(queue)]
+        probed = [queues for queues in plan.probes if await self._probe(queues)]
         if plan.open:
             closed = len(plan.open) < len(self._recoveries)
             patience = _PROBE_ROUND if closed else _PATIENCE
@@ -86,9 +88,10 @@ class Feeder:
         elif not probed:
             await self._clock.wait(_PROBE_ROUND)
 
-    async def _probe(self, queue: str) -> bool:
-        taken = await self._take([queue], 1)
+    async def _probe(self, queues: Sequence[str]) -> bool:
+        taken = await self._take(queues, 1)
         if taken:
+            queue = taken[0].queue
             self._gate.probing(self._recoveries[queue], queue, self._clock.now())
             if not await self._admit(taken, is_probe=True):
                 self._gate.probed(queue)  # it was no event that could be tried

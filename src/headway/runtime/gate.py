@@ -1,11 +1,9 @@
 """Which queues may be taken from now: all, unless a dependency is down or a service has paused."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from headway.core.facts import FloodChanged
-from headway.core.health import FloodGuard
 from headway.runtime.recover import Recovery
 
 
@@ -14,8 +12,8 @@ class Plan:
     """What may be taken at one moment."""
 
     open: list[str] = field(default_factory=list)
-    probes: list[str] = field(default_factory=list)
-    """Queues of which one event may be tried."""
+    probes: list[list[str]] = field(default_factory=list)
+    """Queues of which one event may be tried, one for each group of queues."""
     next_probe: datetime | None = None
     """When to look again, if anything is closed."""
 
@@ -25,10 +23,6 @@ class Gate:
 
     def __init__(self, recoveries: Iterable[Recovery]) -> None:
         self._recoveries = list(recoveries)
-        self._floods = {
-            recovery.service.name: FloodGuard(recovery.service.flood)
-            for recovery in self._recoveries
-        }
         self._probing: set[str] = set()
         self._queues = {
             recovery.service.name: [queue.name for queue in recovery.service.queues()]
@@ -40,14 +34,14 @@ class Gate:
         plan = Plan()
         for recovery in self._recoveries:
             queues = self._queues[recovery.service.name]
-            flood = self._floods[recovery.service.name]
-            if flood.paused_since is None and recovery.health.untroubled:
+            if recovery.paused:
+                if not self._probing.intersection(queues) and recovery.flood.may_take(now):
+                    plan.probes.append(queues)
+            elif recovery.health.untroubled:
                 plan.open.extend(queues)
-            elif flood.paused_since is None:
+            else:
                 for queue in queues:
                     self._judge(recovery, queue, plan, now)
-            elif not self._probing.intersection(queues) and flood.may_take(now):
-                plan.probes.extend(queues)
         return plan
 
     def _judge(self, recovery: Recovery, queue: str, plan: Plan, now: datetime) -> None:
@@ -59,7 +53,7 @@ class Gate:
         if queue in self._probing:
             return
         if due <= now:
-            plan.probes.append(queue)
+            plan.probes.append([queue])
         elif plan.next_probe is None or due < plan.next_probe:
             plan.next_probe = due
 
@@ -77,29 +71,6 @@ class Gate:
     def probed(self, queue: str) -> None:
         """Take down that the probe has ended, one way or the other."""
         self._probing.discard(queue)
-
-    def ended(
-        self, recovery: Recovery, now: datetime, *, permanent: bool, count: int = 1
-    ) -> FloodChanged | None:
-        """Take down how events ended; say if the service has just paused or goes on again."""
-        flood = self._floods[recovery.service.name]
-        before = flood.paused_since
-        flood.ended(now, permanent=permanent, count=count)
-        if (before is None) is (flood.paused_since is None):
-            return None
-        return FloodChanged(
-            service=recovery.service.name,
-            paused=flood.paused_since is not None,
-            permanent=flood.permanent,
-            handled=flood.handled,
-        )
-
-    def resume(self) -> Sequence[FloodChanged]:
-        """A person said to go on."""
-        paused = [name for name, flood in self._floods.items() if flood.paused_since is not None]
-        for name in paused:
-            self._floods[name].resume()
-        return [FloodChanged(service=name, paused=False) for name in paused]
 
 
 def _types(recovery: Recovery, queue: str) -> list[str]:

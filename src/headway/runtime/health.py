@@ -85,6 +85,20 @@ class HealthWatch:
             if (outage.event_type, outage.rule, outage.until) == (event_type, rule, None):
                 self._outages[index] = replace(outage, until=now)
 
+    def worked(self, event_type: str) -> None:
+        """Take down that a handler has returned: a mere suspicion is over.
+
+        Whether a dependency that was down is back is said by `succeeded`, once it is committed.
+        """
+        suspected = [
+            name
+            for name, dependency in self._dependencies.items()
+            if name[0] == event_type and dependency.health is Health.SUSPECTED
+        ]
+        for name in suspected:
+            del self._dependencies[name]
+            self._first_failed.pop(name, None)
+
     @property
     def untroubled(self) -> bool:
         """Nothing has failed since the last success, for any event type."""

@@ -122,6 +122,8 @@ class Lanes:
     async def _run(self, attempt: Attempt) -> Ending:
         recovery, subscription = attempt.recovery, attempt.subscription
         now = self._clock.now()
+        if recovery.paused and not attempt.is_probe:
+            return recovery.handed_back(attempt)
         if not recovery.health.untroubled and not attempt.is_probe:
             rule = recovery.health.down(subscription.event_type)
             if rule is not None:

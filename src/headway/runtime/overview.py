@@ -49,7 +49,7 @@ class Report:
     def verdict(self) -> Verdict:
         if self.difference or self.astray or self.nowhere or self.not_known:
             return Verdict.NOT_OK
-        if self.difference is None and self.against is None:
+        if self.difference is None and not self.against:
             return Verdict.UNKNOWN
         return Verdict.OK
 

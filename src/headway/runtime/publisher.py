@@ -28,25 +28,25 @@ class Publisher:
         version: str = "1.0",
     ) -> int:
         """Publish one event; say how many queues took it. 0: no service takes this type."""
-        return await self.publish_all([(event_type, data)], event_id=event_id, version=version)
+        (count,) = await self._bus.publish([self._message(event_type, data, event_id, version)])
+        return count
 
-    async def publish_all(
-        self,
-        events: Sequence[tuple[str, Any]],
-        *,
-        event_id: str | None = None,
-        version: str = "1.0",
-    ) -> int:
-        """Publish many events in one commit: all of them, or none."""
+    async def publish_all(self, events: Sequence[tuple[str, Any]]) -> int:
+        """Publish many events, each a type and its data, in one commit: all of them, or none."""
+        return sum(
+            await self._bus.publish(
+                [self._message(event_type, data) for event_type, data in events]
+            )
+        )
+
+    def _message(
+        self, event_type: str, data: Any, event_id: str | None = None, version: str = "1.0"
+    ) -> Message:
+        checked_name("event_type", event_type)
         now = self._clock.now()
-        said = instant(now)
-        messages = []
-        for event_type, data in events:
-            checked_name("event_type", event_type)
-            named = event_id or new_event_id(now, self._chance.token())
-            event = Event(event_type, named, said, version, {} if data is None else data)
-            messages.append(message_of(encode(event), event_type, named))
-        return sum(await self._bus.publish(messages))
+        named = event_id or new_event_id(now, self._chance.token())
+        event = Event(event_type, named, instant(now), version, {} if data is None else data)
+        return message_of(encode(event), event_type, named)
 
     async def publish_bytes(
         self, body: bytes, event_type: str, *, operation: str | None = None

@@ -17,9 +17,11 @@ from headway.core.facts import (
     EventRecovered,
     EventRetryScheduled,
     Fact,
+    FloodChanged,
     SuspectBegun,
 )
 from headway.core.failure import Failure, Verdict
+from headway.core.health import FloodGuard
 from headway.core.policy import RetryConfig, decide
 from headway.core.travel import Travel, record
 from headway.ports.bus import Delivery, Done, HandedBack, Later, Parked, Then
@@ -44,6 +46,9 @@ class Recovery:
     ) -> None:
         self.service = service
         self.health = HealthWatch(service.name, service.outage)
+        self.flood = FloodGuard(service.flood)
+        self._successes = 0
+        """That the flood guard has not been told of yet: it is asked for each group only."""
         self._chance = chance
         self._worker = worker
         self.configure(retry)
@@ -52,6 +57,28 @@ class Recovery:
         """Take new settings for events whose documents are not visible yet."""
         self.retry = self.service.retry or retry
         self._not_yet = self.retry.policy()
+
+    @property
+    def paused(self) -> bool:
+        """Too many events end as letters: nothing is run but a probe now and then."""
+        return self.flood.paused_since is not None
+
+    def watch(self, now: datetime, *, permanent: int = 0) -> FloodChanged | None:
+        """Tell the flood guard how events ended; say if it has just paused the service, or not."""
+        before = self.paused
+        if self._successes:
+            self.flood.ended(now, permanent=False, count=self._successes)
+            self._successes = 0
+        if permanent:
+            self.flood.ended(now, permanent=True, count=permanent)
+        if before is self.paused:
+            return None
+        return FloodChanged(
+            service=self.service.name,
+            paused=self.paused,
+            permanent=self.flood.permanent,
+            handled=self.flood.handled,
+        )
 
     def read(self, delivery: Delivery, now: datetime) -> Attempt | Ending:
         """Decode a delivery and name its work; what cannot be read ends as a letter."""
@@ -82,6 +109,9 @@ class Recovery:
 
     def done(self, attempt: Attempt, now: datetime) -> Ending:
         """The handler has returned."""
+        self._successes += 1
+        if not self.health.untroubled:
+            self.health.worked(attempt.event.event_type)
         buffer = attempt.buffer
         assert buffer is not None  # noqa: S101 (it was there for the handler)
         writes = buffer.writes

@@ -4,6 +4,7 @@ Nothing that is written here happens before the handler has returned. Then every
 in one commit, together with the record that the event is done; or nothing does.
 """
 
+import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
@@ -100,6 +101,11 @@ class Work:
 
         It must leave COMMIT and ROLLBACK to the commit. What it raises fails the attempt.
         """
+        if inspect.iscoroutinefunction(body):
+            raise TypeError(
+                f"{body!r} is a coroutine function: statements inside the commit cannot wait for "
+                "anything else, so give a plain function"
+            )
         self._buffer.check()
         self._buffer.bodies.append(body)
 

@@ -9,11 +9,10 @@ from functools import partial
 from typing import Any
 
 from headway.core.errors import ConfigurationError
-from headway.core.facts import Fact
+from headway.core.facts import Fact, FloodChanged
 from headway.core.policy import RetryConfig
 from headway.ports.chance import Chance
 from headway.ports.clock import Clock
-from headway.ports.commit import Finish, Outcome
 from headway.ports.engine import Engine
 from headway.ports.observer import Observer
 from headway.runtime.admission import Admission
@@ -112,7 +111,7 @@ class Worker:
             prefetch=Prefetch(self._settings.concurrency, self._settings.prefetch),
             persistent=self._persistent,
             clock=clock,
-            ended=self._committer.put,
+            ended=self._ended,
             tell=self._tell,
         )
         self._stop = asyncio.Event()
@@ -132,8 +131,9 @@ class Worker:
                 before,
                 recovery.retry,
             )
-        for fact in self._gate.resume():
-            self._tell(fact)
+            if recovery.paused:
+                recovery.flood.resume()
+                self._tell(FloodChanged(service=recovery.service.name, paused=False))
 
     async def run(self) -> None:
         """Work until `stop` is called."""
@@ -185,6 +185,9 @@ class Worker:
         self._put_aside(asyncio.create_task(later()))
 
     def _ended(self, ending: Ending) -> None:
+        if ending.permanent:
+            # At once, and not when it is committed: a fast handler would spoil a whole batch first.
+            self._tell_if(ending.recovery.watch(self._clock.now(), permanent=1))
         self._committer.put(ending)
         self._feeder.moved()
 
@@ -195,7 +198,7 @@ class Worker:
         """Handlers of one subscription succeeded: whatever was wrong for it is over."""
         recovery, subscription = attempts[0].recovery, attempts[0].subscription
         now = self._clock.now()
-        self._tell_if(self._gate.ended(recovery, now, permanent=False, count=len(attempts)))
+        self._tell_if(recovery.watch(now))
         if self._gate.is_probing:
             for attempt in attempts:
                 if attempt.is_probe:
@@ -207,14 +210,11 @@ class Worker:
             resume = partial(self._engine.bus.resume, subscription.queue)
             self._put_aside(asyncio.create_task(self._persistent.ask("resume a queue", resume)))
 
-    def _unhandled(self, ending: Ending, finish: Finish) -> None:
+    def _unhandled(self, ending: Ending) -> None:
         """An event ended otherwise, or not at all."""
         attempt = ending.attempt
         if attempt is not None and attempt.is_probe:
             self._gate.probed(attempt.delivery.queue)
-        if ending.permanent and finish.outcome is Outcome.COMMITTED:
-            now = self._clock.now()
-            self._tell_if(self._gate.ended(ending.recovery, now, permanent=True))
 
     def _tell_if(self, fact: Fact | None) -> None:
         if fact is not None:

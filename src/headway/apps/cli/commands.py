@@ -1,7 +1,6 @@
 """All commands, and what happens when one of them cannot go on."""
 
 import sys
-from importlib.metadata import version
 from typing import Annotated
 
 import typer
@@ -33,6 +32,8 @@ app.command(name="verify")(verify)
 
 def _say_version(asked: bool) -> None:
     if asked:
+        from importlib.metadata import version  # noqa: PLC0415 (a fast start of the commands)
+
         typer.echo(f"headway {version('headway')}")
         raise typer.Exit
 

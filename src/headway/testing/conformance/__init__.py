@@ -24,7 +24,8 @@ _MODULES = (
     "records",
     "documents",
     "letters",
-    "places",
+    "counting",
+    "whereabouts",
 )
 
 with contextlib.suppress(ImportError):

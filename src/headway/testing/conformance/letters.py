@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from headway.core.errors import ConfigurationError
+from headway.core.errors import ConfigurationError, LetterGoneError
 from headway.core.letter import Letter
 from headway.core.travel import Travel
 from headway.ports.records import Ended
@@ -68,6 +68,9 @@ class LettersConformance:
             letter_for(well_travelled("far", now), now, body=b'{"a":[1,null,{"b":1.5}]}'),
             letter_for(Travel(operation="ünïcødé ✓", generation="x"), now, body=b' {"a": 1}'),
         ]
+        letters[2] = msgspec.structs.replace(
+            letters[2], collection="käse", document_ids=("a", "b ✓")
+        )
         await engine.letters.write(FAILED, letters)
         found = await engine.letters.read(FAILED, 10)
         assert list(found) == letters
@@ -93,6 +96,43 @@ class LettersConformance:
             read += names(page)
             after = page[-1].letter_id
         assert read == NAMES
+
+    async def test_fewer_letters_than_asked_for_means_that_there_are_no_more(
+        self, harness: EngineHarness
+    ) -> None:
+        engine = await opened(harness)
+        many = [f"operation-{number}" for number in range(1_100)]
+        letters = letters_for(many, harness.clock.now())
+        await engine.letters.write(FAILED, letters)
+        for limit in (1, 2, 999, 1_000, 1_100):
+            assert names(await engine.letters.read(FAILED, limit)) == many[:limit]
+        assert names(await engine.letters.read(FAILED, 1_101)) == many
+        after = letters[49].letter_id
+        assert names(await engine.letters.read(FAILED, 1_050, after)) == many[50:]
+        assert names(await engine.letters.read(FAILED, 1_051, after)) == many[50:]
+        assert list(await engine.letters.read(FAILED, 1, letters[-1].letter_id)) == []
+
+    async def test_what_comes_after_a_letter_that_has_gone_is_not_guessed(
+        self, harness: EngineHarness
+    ) -> None:
+        engine = await opened(harness)
+        letters = letters_for(NAMES, harness.clock.now())
+        await engine.letters.write(FAILED, letters)
+        purged, requeued, there = (letter.letter_id for letter in letters[1:4])
+        await engine.letters.remove(FAILED, [purged])
+        await engine.letters.requeue(FAILED, requeued, sent_again(letters[2]))
+        for queue, after in (
+            (FAILED, purged),
+            (FAILED, requeued),
+            (FAILED, "nobody's"),
+            (MAILS.failed, there),
+        ):
+            (gone,) = await asyncio.gather(
+                engine.letters.read(queue, 10, after), return_exceptions=True
+            )
+            assert isinstance(gone, LetterGoneError)
+            assert (gone.queue, gone.letter_id) == (queue, after)
+        assert names(await engine.letters.read(FAILED, 10, there)) == NAMES[4:]
 
     async def test_a_letter_that_is_there_is_not_written_again(
         self, harness: EngineHarness
@@ -176,7 +216,7 @@ class LettersConformance:
     async def test_the_record_says_what_a_person_decided(self, harness: EngineHarness) -> None:
         engine = await opened(harness)
         ended: dict[str, Ended] = {}
-        for name in ("kept", "purged", "requeued"):
+        for name in ("kept", "purged", "requeued", "moved"):
             await publish(engine, name)
             delivery = await take_one(harness, engine)
             failed = failing(delivery, harness.clock.now())
@@ -188,9 +228,14 @@ class LettersConformance:
             elif name == "requeued":
                 await engine.letters.requeue(FAILED, letter.letter_id, sent_again(letter))
                 assert operations([await take_one(harness, engine)]) == [name]
+            elif name == "moved":
+                elsewhere = msgspec.structs.replace(sent_again(letter), queue=MAILS.name)
+                await engine.letters.requeue(FAILED, letter.letter_id, elsewhere)
+                assert operations([await take_one(harness, engine, MAILS.name)]) == [name]
             ended[name] = (await engine.records.find([key_of(delivery)]))[key_of(delivery)].ended
         assert ended == {
             "kept": Ended.FAILED,
             "purged": Ended.PURGED,
             "requeued": Ended.REQUEUED,
+            "moved": Ended.MOVED,
         }

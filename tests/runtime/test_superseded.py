@@ -1,0 +1,180 @@
+"""Letters that were overtaken: shown as superseded, and not sent again unless a person insists."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import pytest
+
+from headway.core.health import FloodRule
+from headway.core.letter import Letter
+from headway.runtime.failed import FailedQueues
+from headway.runtime.service import Service
+from headway.testing.trial import Trial
+
+
+class Office:
+    """A service that is broken at first, and works on documents."""
+
+    def __init__(self) -> None:
+        self.broken = True
+        self.ran: list[Any] = []
+        self.chunking = Service("chunking", flood=FloodRule(at_least=1_000_000))
+
+        @self.chunking.on("JSONParsed", documents=("messages", "message_doc_ids"))
+        async def chunk(event: Any, work: Any) -> None:
+            if self.broken:
+                raise ValueError("broken")
+            self.ran.append(event.data["message_doc_ids"])
+
+        @self.chunking.on("Plain")
+        async def plain(event: Any, work: Any) -> None:
+            raise ValueError("broken")
+
+        self.trial = Trial(self.chunking)
+        self.failed = FailedQueues(self.trial.engine, self.trial.clock)
+
+    def put(self, *ids: str, **fields: Any) -> None:
+        """Write documents as another client does; fields that are there stay."""
+        stored = self.trial.state.documents.setdefault("messages", {})
+        for one in ids:
+            before = msgspec.json.decode(stored[one]) if one in stored else {"_id": one}
+            stored[one] = msgspec.json.encode({**before, **fields})
+
+    def remove(self, one: str) -> None:
+        del self.trial.state.documents["messages"][one]
+
+    async def fail(self, *ids: Any, event_type: str = "JSONParsed") -> Letter:
+        """Let an event about documents end as a letter."""
+        before = {letter.letter_id for letter in await self.letters()}
+        await self.trial.publish(event_type, {"message_doc_ids": list(ids)})
+        await self.trial.run()
+        (letter,) = [one for one in await self.letters() if one.letter_id not in before]
+        return letter
+
+    async def letters(self) -> Sequence[Letter]:
+        return await self.trial.letters("chunking.failed")
+
+    async def superseded(self) -> set[str]:
+        return set(await self.failed.superseded(await self.letters()))
+
+
+@pytest.fixture
+def office() -> Office:
+    return Office()
+
+
+async def test_a_letter_names_the_documents_of_its_event(office: Office) -> None:
+    office.put("a", "b")
+    letter = await office.fail("a", "b", "not there yet")
+    assert (letter.collection, letter.document_ids) == ("messages", ("a", "b", "not there yet"))
+    plain = await office.fail("a", event_type="Plain")
+    assert (plain.collection, plain.document_ids) == ("", ())
+
+
+async def test_an_event_that_names_no_documents_has_a_letter_without_any(office: Office) -> None:
+    letter = await office.fail()
+    assert letter.abandoned_reason == "non_retryable"
+    assert (letter.collection, letter.document_ids) == ("", ())
+    assert await office.superseded() == set()
+
+
+async def test_a_letter_is_not_superseded_by_its_own_operation(office: Office) -> None:
+    office.put("a", "b")
+    letter = await office.fail("a", "b")
+    (first, _) = await office.trial.documents("messages")
+    assert (first["status"], first["lastOperation"]) == ("failed", letter.operation)
+    assert await office.superseded() == set()
+
+
+OVERTAKEN: dict[str, tuple[dict[str, Any], dict[str, Any], bool]] = {
+    "both processed": ({"status": "processed"}, {"status": "processed"}, True),
+    "both have a newer operation": ({"lastOperation": "x"}, {"lastOperation": "x"}, True),
+    "one of each": ({"status": "processed"}, {"lastOperation": "x"}, True),
+    "one is still its own": ({"status": "processed"}, {}, False),
+    "reset by hand": ({"lastOperation": None, "status": "pending"}, {"lastOperation": "x"}, False),
+}
+
+
+@pytest.mark.parametrize("case", OVERTAKEN)
+async def test_every_document_must_have_left_the_letter_behind(office: Office, case: str) -> None:
+    first, second, expected = OVERTAKEN[case]
+    office.put("a", "b")
+    letter = await office.fail("a", "b")
+    office.put("a", **first)
+    office.put("b", **second)
+    assert await office.superseded() == ({letter.letter_id} if expected else set())
+    assert await office.failed.count_superseded("chunking") == int(expected)
+
+
+async def test_a_document_that_has_gone_supersedes_nothing(office: Office) -> None:
+    office.put("a", "b")
+    await office.fail("a", "b")
+    office.put("a", "b", status="processed")
+    office.remove("b")
+    assert await office.superseded() == set()
+
+
+async def test_a_requeue_skips_what_is_superseded_with_the_reason(office: Office) -> None:
+    office.put("a", "b", "c")
+    kept, sent = await office.fail("a"), await office.fail("b")
+    office.put("a", lastOperation="swept")
+    dry = await office.failed.requeue("chunking", dry_run=True)
+    assert (dry.done, [each.letter_id for each in dry.skipped]) == (1, [kept.letter_id])
+    office.broken = False
+    report = await office.failed.requeue("chunking")
+    assert (report.done, len(report.chosen)) == (1, 2)
+    (skipped,) = report.skipped
+    assert skipped.letter_id == kept.letter_id
+    assert skipped.reason.startswith("superseded: ")
+    await office.trial.run()
+    assert office.ran == [list(sent.document_ids)]
+    assert await office.letters() == [kept]
+
+
+async def test_whoever_insists_sends_what_is_superseded(office: Office) -> None:
+    office.put("a")
+    await office.fail("a")
+    office.put("a", lastOperation="swept")
+    office.broken = False
+    report = await office.failed.requeue("chunking", superseded=True)
+    assert (report.done, report.skipped) == (1, [])
+    await office.trial.run()
+    assert office.ran == [["a"]]
+    assert (await office.trial.engine.places.astray(1))[0] == 0
+
+
+async def test_what_is_processed_is_settled_without_a_run_even_if_it_is_sent(
+    office: Office,
+) -> None:
+    office.put("a")
+    await office.fail("a")
+    office.put("a", status="processed")
+    office.broken = False
+    assert (await office.failed.requeue("chunking", superseded=True)).done == 1
+    await office.trial.run()
+    assert (office.ran, await office.letters()) == ([], [])
+    assert (await office.trial.engine.places.astray(1))[0] == 0
+
+
+async def test_what_is_skipped_does_not_slow_the_others_down(office: Office) -> None:
+    office.put("a", "b", "c")
+    for one in ("a", "b", "c"):
+        await office.fail(one)
+    office.put("a", "b", status="processed")
+    began = office.trial.clock.now()
+    report = await office.failed.requeue("chunking", rate=0.01)
+    assert (report.done, len(report.skipped)) == (1, 2)
+    assert office.trial.clock.now() == began
+
+
+@pytest.mark.parametrize("count", [100, 101, 250])
+async def test_many_are_counted_page_by_page(office: Office, count: int) -> None:
+    await office.trial.open()
+    office.put(*(str(n) for n in range(count)))
+    await office.trial.publisher.publish_all(
+        [("JSONParsed", {"message_doc_ids": [str(n)]}) for n in range(count)]
+    )
+    await office.trial.run()
+    office.put(*(str(n) for n in range(0, count, 2)), status="processed")
+    assert await office.failed.count_superseded("chunking") == len(range(0, count, 2))

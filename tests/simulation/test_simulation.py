@@ -1,0 +1,55 @@
+"""A thousand worlds, each with its own bad luck; none may break a promise.
+
+A seed that fails is printed with its story. `pytest tests/simulation --seed 7` runs it alone.
+"""
+
+import pytest
+
+from tests.simulation.bugs import BUGS
+from tests.simulation.simulate import simulate, violations
+
+SEEDS = 1000
+_CHUNK = 50
+REGRESSIONS = (
+    43,  # an outage that only attempts could end: nothing was wrong but this world itself
+    658,  # a worker whose hands were full asked for 0 events, again and again
+)
+"""Seeds that once failed."""
+
+
+@pytest.mark.parametrize("first", range(0, SEEDS, _CHUNK))
+def test_every_promise_is_kept_whatever_happens(first: int, request: pytest.FixtureRequest) -> None:
+    if request.config.getoption("--seed") is not None:
+        pytest.skip("one seed was asked for")
+    for seed in range(first, first + _CHUNK):
+        simulate(seed)
+
+
+@pytest.mark.parametrize("seed", REGRESSIONS)
+def test_a_seed_that_failed_once(seed: int) -> None:
+    simulate(seed)
+
+
+def test_the_seed_that_was_asked_for(request: pytest.FixtureRequest) -> None:
+    seed = request.config.getoption("--seed")
+    if seed is not None:
+        simulate(seed)
+
+
+def test_a_seed_always_takes_the_same_course() -> None:
+    assert [violations(seed, told=True) for seed in range(5)] == [
+        violations(seed, told=True) for seed in range(5)
+    ]
+
+
+@pytest.mark.parametrize("bug", BUGS)
+def test_a_planted_bug_is_found(
+    bug: str, monkeypatch: pytest.MonkeyPatch, record_property: pytest.FixtureRequest
+) -> None:
+    parts = BUGS[bug](monkeypatch.setattr)
+    for seed in range(SEEDS):
+        found, _ = violations(seed, parts)
+        if found:
+            print(f"{bug}: found by seed {seed}: {found[0]}")  # noqa: T201 (shown with -s)
+            return
+    pytest.fail(f"{SEEDS} seeds did not find: {bug}")
