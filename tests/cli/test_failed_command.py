@@ -43,10 +43,10 @@ def ids(shop: ShopFile) -> list[str]:
 def test_list_counts_the_letters_of_each_queue(shop: ShopFile) -> None:
     shop.fill(*bad(3))
     lines = shop("failed", "list").stdout.splitlines()
-    assert lines[0].split() == ["queue", "letters", "superseded", "oldest", "newest"]
-    assert [line.split()[:3] for line in lines[2:]] == [
-        ["chunking.failed", "0", "0"],
-        ["parsing.failed", "3", "0"],
+    assert lines[0].split() == ["queue", "letters", "oldest", "newest"]
+    assert [line.split()[:2] for line in lines[2:]] == [
+        ["chunking.failed", "0"],
+        ["parsing.failed", "3"],
     ]
     found = json.loads(shop("failed", "list", "--json").stdout)
     assert [(each["queue"], each["letters"]) for each in found] == [
@@ -179,7 +179,7 @@ def test_what_is_superseded_is_shown_and_skipped_unless_one_insists(shop: ShopFi
     shop.put("messages", "a", status="pending", lastOperation="swept")
     listed = json.loads(shop("failed", "list", "--json").stdout)
     assert [each["superseded"] for each in listed] == [1, 0]
-    assert shop("failed", "list").stdout.splitlines()[2].split()[:3] == ["chunking.failed", "2", "1"]
+    assert "superseded: 1 letter of chunking.failed" in shop("failed", "list").stdout
     found = json.loads(shop("failed", "inspect", "chunking", "--json").stdout)
     assert [(each["document_ids"], each["superseded"]) for each in found] == [
         (["a"], True),

@@ -198,7 +198,7 @@ async def test_failures_with_successes_between_them_are_no_outage() -> None:
         await trial.publish("OrderPlaced", {"n": n})
     await trial.run(at_most=10 * MINUTE)
     assert trial.facts.of(HealthChanged) == []
-    assert await reasons(trial) == ["max_attempts_exceeded"] * 20
+    assert (await trial.count()).done == 60
 
 
 async def test_after_an_outage_an_event_with_its_own_trouble_still_exhausts() -> None:

@@ -23,18 +23,12 @@ def show_queues(bus: str | None, *, machine: bool) -> None:
     if machine:
         typer.echo(as_json(found, indent=2))
     elif found:
-        rows = [
-            (
-                q["queue"],
-                str(q["letters"]),
-                str(q["superseded"]),
-                when(q["oldest"]),
-                when(q["newest"]),
-            )
-            for q in found
-        ]
-        numbers = ["letters", "superseded"]
-        show_table(["queue", *numbers, "oldest", "newest"], rows, numbers=numbers)
+        rows = [(q["queue"], str(q["letters"]), when(q["oldest"]), when(q["newest"])) for q in found]
+        show_table(["queue", "letters", "oldest", "newest"], rows, numbers=["letters"])
+        for each in found:
+            if each["superseded"]:
+                count = many(each["superseded"], "letter")
+                typer.echo(f"\nsuperseded: {count} of {each['queue']} (see headway failed inspect)")
     else:
         typer.echo("There is no failed queue yet: an engine gets them when services are started.")
 
