@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from headway.adapters.sqlite import letters
 from headway.adapters.sqlite.engine import SqliteEngine, sqlite_engine
 from headway.adapters.system.chance import SystemChance
 from headway.adapters.system.clock import SystemClock
@@ -135,3 +136,14 @@ asyncio.run(main())
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=False
     )
     assert (ended.returncode, ended.stderr) == (0, "")
+
+
+async def test_the_pages_of_a_failed_queue_are_read_without_sorting_it(tmp_path: Path) -> None:
+    engine = engine_on(tmp_path / "letters.db")
+    await engine.bus.open([QUEUE])
+    await engine.bus.close()
+    with closing(sqlite3.connect(tmp_path / "letters.db")) as file:
+        plan = file.execute(f"explain query plan {letters._PAGE}", ("q.failed", 7, 100)).fetchall()
+    assert [row[3] for row in plan] == [
+        "SEARCH headway_letters USING INDEX headway_letters_queue (queue=? AND rowid>?)"
+    ]

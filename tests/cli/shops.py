@@ -37,6 +37,7 @@ def services(effects: list[Any], *, broken: bool) -> Sequence[Service]:
         if broken and event.data.get("bad"):
             raise ValueError(f"bad archive: {event.data['bad']}")
         effects.append(event.data)
+        work.documents("parsed").add(dict(event.data))
 
     @chunking.on("JSONParsed", documents=("messages", "message_doc_ids"))
     async def chunk(event: Any, work: Any) -> None:
@@ -84,6 +85,14 @@ class ShopFile:
                 (collection, one, json.dumps({"_id": one, **fields})),
             )
         file.close()
+
+    def documents(self, collection: str) -> list[Any]:
+        with sqlite3.connect(self.path) as file:
+            found = file.execute(
+                "select body from headway_documents where collection = ?", (collection,)
+            ).fetchall()
+        file.close()
+        return [json.loads(body) for (body,) in found]
 
     def work(self, *, broken: bool = False, first: Any = None) -> None:
         """Let a worker run until every event has ended."""

@@ -33,6 +33,19 @@ def test_it_says_its_version() -> None:
     assert headway("--version").stdout == f"headway {version('headway')}\n"
 
 
+SLOW_TO_LOAD = ("headway.runtime", "headway.adapters.sqlite", "rich.table", "fastapi", "httpx")
+
+
+@pytest.mark.parametrize("package", SLOW_TO_LOAD)
+def test_what_one_command_needs_does_not_slow_down_the_others(package: str) -> None:
+    program = "import sys, headway.apps.cli.commands; print(*sys.modules, sep='\\n')"
+    loaded = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    ).stdout.splitlines()
+    assert "headway.apps.cli.failed" in loaded
+    assert [name for name in loaded if f"{name}.".startswith(f"{package}.")] == []
+
+
 def test_without_words_it_lists_its_commands() -> None:
     said = headway().stdout + headway().stderr
     assert all(name in said for name in ("config", "demo", "ledger"))

@@ -94,7 +94,6 @@ class Uncounted:
     async def astray(self, _limit: int) -> tuple[int, list[object]]:
         return 0, []
 
-
     async def where(self, operations: list[str]) -> dict[str, list[str]]:
         return {one: ["ready in q"] * (one != "lost") for one in operations if one != "strange"}
 

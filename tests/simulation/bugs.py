@@ -1,4 +1,4 @@
-"""Five bugs that other systems really have, planted one at a time: the simulation must find each."""
+"""Five bugs that real systems have, planted one at a time: the simulation must find each."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

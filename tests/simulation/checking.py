@@ -1,7 +1,7 @@
 """What must be true when everything is at rest, whatever happened before."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import msgspec
@@ -17,7 +17,6 @@ from tests.simulation.world import World
 
 _RETURNS_TO_CONDEMN = 4
 """Two make a suspect, and two more come after its begins."""
-_FAILURES = frozenset({Ended.FAILED, Ended.REQUEUED})
 
 
 async def check(world: World) -> list[str]:
@@ -33,7 +32,7 @@ async def check(world: World) -> list[str]:
     ]
 
 
-async def _conservation(world: World) -> Any:
+async def _conservation(world: World) -> AsyncIterator[str]:
     places = MemoryPlaces(world.state, world.disks.clock)
     _, found = await places.astray(100)
     for each in found:
@@ -49,9 +48,7 @@ def _effects(world: World) -> Iterator[str]:
     rows = Counter((row["queue"], row["operation"]) for row in _documents(world, "effects"))
     counts = {row["_id"]: row["times"] for row in _documents(world, "counts")}
     done = {
-        (record.queue, record.operation)
-        for record in _records(world)
-        if record.ended is Ended.DONE
+        (record.queue, record.operation) for record in _records(world) if record.ended is Ended.DONE
     }
     for owned in world.state.accepted.keys() | rows.keys():
         expected, found = int(owned in done), rows[owned]
@@ -71,7 +68,7 @@ def _followers(world: World) -> Iterator[str]:
     failed = {
         nth_id(record.key, 0, "failed")
         for record in _records(world)
-        if record.ended in _FAILURES and record.key.startswith("orders/OrderPlaced/")
+        if record.ended in WITHOUT_PLACE and record.key.startswith("orders/OrderPlaced/")
     }
     for queue, expected in ((PARCELS, sent), (AUDIT, failed)):
         there = {operation for name, operation in world.state.accepted if name == queue}
@@ -133,6 +130,3 @@ def _documents(world: World, collection: str) -> list[Any]:
 
 def _records(world: World) -> Iterator[DoneRecord]:
     return (kept.record for kept in world.state.records.values())
-
-
-__all__ = ["WITHOUT_PLACE", "check"]

@@ -20,7 +20,6 @@ class History:
         """Give the last steps, one on each line."""
         left_out = max(len(self._steps) - last, 0)
         lines = [f"... {left_out} steps before"] if left_out else []
-        lines += [
-            f"{at:10.3f}  {who:<9} {what:<22} {about}" for at, who, what, about in self._steps[-last:]
-        ]
+        for at, who, what, about in self._steps[-last:]:
+            lines.append(f"{at:10.3f}  {who:<9} {what:<22} {about}".rstrip())
         return "\n".join(lines)

@@ -20,6 +20,10 @@ OWNER: ContextVar[Owner | None] = ContextVar("OWNER", default=None)
 """Where the tasks of the running process are written down."""
 
 
+_MOST_ROUNDS = 50_000
+"""Of the loop, at one and the same time; some hundreds are usual."""
+
+
 class StuckError(Exception):
     """Everybody waits for something that will never happen."""
 
@@ -28,10 +32,14 @@ class _Jumping(selectors.SelectSelector):
     """Moves the time on instead of waiting for files: there are none."""
 
     now = 0.0
+    _rounds = 0
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         if timeout is None:
             raise StuckError("no task can go on, and none waits for a time")
+        self._rounds = 0 if timeout > 0 else self._rounds + 1
+        if self._rounds > _MOST_ROUNDS:
+            raise StuckError(f"tasks go round and round, and it is always {self.now} s")
         self.now += max(timeout, 0.0)
         return []
 
@@ -79,7 +87,7 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
 
 def _owned(
     loop: asyncio.AbstractEventLoop,
-    coroutine: Coroutine[Any, Any, Any],
+    coroutine: Any,
     *,
     context: Context | None = None,
     **names: Any,

@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from headway.core.letter import Letter
+from headway.core.travel import Travel
 from headway.core.writes import Document
 from headway.ports.bus import Delivery, Message, Queue, Then
 from headway.ports.commit import Finish, Finisher, Outcome, Unit
@@ -251,6 +252,6 @@ def _named(delivery: Delivery) -> str:
     return f"{_short(delivery.travel)}#{delivery.receipt[0]}({delivery.travel.attempt}{more})"
 
 
-def _short(travel: Any) -> str:
+def _short(travel: Travel) -> str:
     generation = travel.generation
     return travel.operation[:8] + ("" if generation == "0" else f"~{generation[:4]}")

@@ -41,7 +41,7 @@ class Disks:
         self.trouble = asyncio.Event()
 
     def check(self) -> None:
-        """See that nothing accepted is nowhere; two steps may leave it in two places for a while."""
+        """See that nothing accepted is nowhere. In two places it may be, between two steps."""
         for queue, operation in nowhere(self.state):
             self.violated(f"{operation} of {queue} is nowhere")
 

@@ -13,9 +13,7 @@ from tests.simulation.world import World
 HONEST = Parts()
 
 
-def violations(
-    seed: int, parts: Parts = HONEST, *, told: bool = False
-) -> tuple[list[str], str]:
+def violations(seed: int, parts: Parts = HONEST, *, told: bool = False) -> tuple[list[str], str]:
     """Give the promises that were broken, and the story if there are any or it was asked for."""
 
     async def course() -> tuple[list[str], str]:
@@ -34,8 +32,7 @@ def simulate(seed: int, parts: Parts = HONEST) -> None:
     if found:
         listed = "\n".join(f"  {each}" for each in found[:20])
         raise ViolationError(
-            f"seed {seed}:\n{listed}\n{story}\n"
-            f"Run it alone: pytest tests/simulation --seed {seed}"
+            f"seed {seed}:\n{listed}\n{story}\nRun it alone: pytest tests/simulation --seed {seed}"
         )
 
 

@@ -3,6 +3,8 @@
 A seed that fails is printed with its story. `pytest tests/simulation --seed 7` runs it alone.
 """
 
+from collections.abc import Callable
+
 import pytest
 
 from tests.simulation.bugs import BUGS
@@ -11,10 +13,11 @@ from tests.simulation.simulate import simulate, violations
 SEEDS = 1000
 _CHUNK = 50
 REGRESSIONS = (
-    43,  # an outage that only attempts could end: nothing was wrong but this world itself
-    658,  # a worker whose hands were full asked for 0 events, again and again
-)
-"""Seeds that once failed."""
+    35,  # a letter that had been sent again was written again, by who found its record unsent
+    177, 282, 658,  # a worker whose hands had just become smaller asked for 0 events, for ever
+)  # fmt: skip
+"""Seeds that once failed. The course of a seed changes with the code, so these only may find the
+same again; what each found has a test of its own where it was put right."""
 
 
 @pytest.mark.parametrize("first", range(0, SEEDS, _CHUNK))
@@ -44,12 +47,12 @@ def test_a_seed_always_takes_the_same_course() -> None:
 
 @pytest.mark.parametrize("bug", BUGS)
 def test_a_planted_bug_is_found(
-    bug: str, monkeypatch: pytest.MonkeyPatch, record_property: pytest.FixtureRequest
+    bug: str, monkeypatch: pytest.MonkeyPatch, record_property: Callable[[str, object], None]
 ) -> None:
     parts = BUGS[bug](monkeypatch.setattr)
     for seed in range(SEEDS):
         found, _ = violations(seed, parts)
         if found:
-            print(f"{bug}: found by seed {seed}: {found[0]}")  # noqa: T201 (shown with -s)
+            record_property("found_by_seed", seed)
             return
     pytest.fail(f"{SEEDS} seeds did not find: {bug}")

@@ -8,8 +8,9 @@ from functools import partial
 from headway.core.event import Event, encode
 from headway.core.facts import Fact, HealthChanged
 from headway.core.letter import Letter
-from headway.core.travel import Travel
 from headway.ports.bus import Delivery, Message
+from headway.runtime.failed import FailedQueues
+from headway.runtime.failed_sending import again
 from headway.runtime.publisher import Publisher, message_of
 from headway.runtime.worker import Worker, WorkerSettings
 from tests.simulation.engines import Parts
@@ -21,6 +22,7 @@ from tests.simulation.services import Script, services
 _FAULTS_END = timedelta(minutes=3)
 _REST_WITHIN = timedelta(hours=3)
 _MOST_REQUEUES = 2
+_STRIKES = ("kill", "cut", "zombie", "stop", "copy", "copy")
 _HONEST = Parts()
 _NO_ORDER = encode(Event("OrderPlaced", "", data={}))
 _NO_HANDLER = encode(Event("OrderEaten", "", data={}))
@@ -89,8 +91,10 @@ class World:
     async def _faulty_phase(self) -> None:
         await self._published.wait()
         end = self.disks.clock.now() + _FAULTS_END * self.disks.faults.random.random()
-        while self.disks.clock.now() < end and not (self.disks.faults.is_over and self.is_at_rest):
+        while self.disks.clock.now() < end:
             await asyncio.sleep(1)
+            if self.disks.faults.is_over and self.is_at_rest:
+                return
 
     async def _calm_phase(self, office: Process) -> None:
         await self._rest()
@@ -197,16 +201,10 @@ class World:
                 await self._requeue(office, *dice.choice(letters))
 
     async def _requeue(self, office: Process, queue: str, letter: Letter) -> None:
-        port = self._parts.engine(office, [], one_commit=self.one_commit).letters
-        number = letter.requeues + 1
-        travel = Travel(
-            operation=letter.operation,
-            generation=f"{letter.letter_id}.{number}",
-            requeues=number,
-        )
-        message = Message(body=letter.body, travel=travel, queue=letter.queue)
-        self.requeued[letter.letter_id] = message
-        await _insist(lambda: port.requeue(queue, letter.letter_id, message))
+        self.requeued[letter.letter_id] = again(letter, letter.queue)
+        engine = self._parts.engine(office, [], one_commit=self.one_commit)
+        desk = FailedQueues(engine, office, who="the operator of a simulation")
+        await _insist(partial(desk.requeue, queue, ids=[letter.letter_id]))
 
     # Bad luck
 
@@ -221,7 +219,7 @@ class World:
             self._strike(faults, faults.random.choice(alive))
 
     def _strike(self, faults: Faults, process: Process) -> None:
-        match faults.random.choice(("kill", "cut", "zombie", "stop", "copy", "copy")):
+        match faults.random.choice(_STRIKES):
             case "kill":
                 process.kill("bad luck")
             case "cut":
@@ -250,4 +248,3 @@ async def _insist(call: Callable[[], Awaitable[object]]) -> None:
             await asyncio.sleep(0.5)
         else:
             return
-

@@ -92,6 +92,8 @@ _TABLES = (
         unique (queue, letter_id)
     )
     """,
+    # With the row's id, as in every index: the pages of one queue, in order, without sorting.
+    "create index headway_letters_queue on headway_letters (queue)",
     "create index headway_letters_operation on headway_letters (operation, source_queue)",
     """
     create table headway_documents (

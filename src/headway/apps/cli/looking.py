@@ -23,7 +23,9 @@ def show_queues(bus: str | None, *, machine: bool) -> None:
     if machine:
         typer.echo(as_json(found, indent=2))
     elif found:
-        rows = [(q["queue"], str(q["letters"]), when(q["oldest"]), when(q["newest"])) for q in found]
+        rows = [
+            (q["queue"], str(q["letters"]), when(q["oldest"]), when(q["newest"])) for q in found
+        ]
         show_table(["queue", "letters", "oldest", "newest"], rows, numbers=["letters"])
         for each in found:
             if each["superseded"]:

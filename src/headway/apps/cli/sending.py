@@ -13,6 +13,7 @@ from headway.apps.cli.screen import bar, many, say_on_ctrl_c
 from headway.assembly.retrying import CHANCE, CLOCK
 from headway.assembly.settings import bus_url
 from headway.core.errors import ConfigurationError
+from headway.core.event import new_event_id
 from headway.core.routing import checked_name
 from headway.core.secrets import hidden
 from headway.core.showing import shown
@@ -38,7 +39,7 @@ def publish_events(
     if not is_there(bus):
         _nobody_takes(event_type, bus)
     done, taken = 0, 0
-    named = event_id or CHANCE.token()
+    named = event_id or new_event_id(CLOCK.now(), CHANCE.token())
 
     async def send(engine: Engine) -> None:
         nonlocal done, taken
@@ -46,10 +47,12 @@ def publish_events(
         if raw:
             taken = await publisher.publish_bytes(given, event_type, operation=named)
             return
-        only = named if len(bodies) == 1 else None
+        if len(bodies) == 1:
+            taken = await publisher.publish(event_type, msgspec.Raw(bodies[0]), event_id=named)
+            return
         for start in range(0, len(bodies), _AT_ONCE):
             some = [(event_type, msgspec.Raw(body)) for body in bodies[start : start + _AT_ONCE]]
-            taken += await publisher.publish_all(list(some), event_id=only)
+            taken += await publisher.publish_all(some)
             if not taken:
                 return
             done += len(some)
