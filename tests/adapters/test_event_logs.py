@@ -201,7 +201,7 @@ def test_bytes_that_are_no_event_leave_a_line_without_a_traceback(
                 f"worker by now; idempotency key: {KEY}"
             ),
         ),
-        (PROCESSED, "DEBUG", "Processed 3 JSONParsed in 2.75s"),
+        (PROCESSED, "INFO", "Processed 3 items in 2.75s"),
         (DUPLICATES, "DEBUG", "Already done, skipping 2 JSONParsed"),
         (SKIPPED, "DEBUG", "Already there, skipping 4 documents of JSONParsed"),
         (PARKED, "DEBUG", "Parked one JSONParsed until postgresql.connection is over"),
@@ -218,10 +218,22 @@ def test_there_is_a_fact_of_every_kind_in_these_tests() -> None:
     assert {type(fact) for fact in ALL} == set(get_args(EventFact))
 
 
-def test_the_busy_path_says_nothing_where_nobody_debugs(caplog: pytest.LogCaptureFixture) -> None:
+def test_what_is_processed_all_the_time_is_said_now_and_then(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    assert lines(caplog, PROCESSED, PROCESSED, PROCESSED) == [
+        ("INFO", "Processed 3 items in 2.75s")
+    ]
+
+
+def test_the_busy_path_says_nothing_else_where_nobody_debugs(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     caplog.set_level(logging.INFO, "headway")
-    for fact in (PROCESSED, DUPLICATES, SKIPPED, PARKED):
-        assert lines(caplog, fact) == []
+    observer = LogObserver()
+    for fact in (DUPLICATES, SKIPPED, PARKED):
+        observer.tell(fact)
+    assert caplog.records == []
 
 
 HOSTILE = "k\nERROR: all is lost\r\x1b[31m\u2028\u202e"

@@ -98,6 +98,9 @@ class World:
 
     async def _calm_phase(self, office: Process) -> None:
         await self._rest()
+        # A requeue that broke off is done again, as a person would. So is a letter that came back:
+        # where store and bus are two things, a worker that dies after it wrote a letter and before
+        # it took that down leaves a record that writes the letter once more.
         for queue, letters in self.state.letters.items():
             for letter in list(letters.values()):
                 if letter.letter_id in self.requeued:
@@ -213,10 +216,9 @@ class World:
         while not faults.is_over:
             await asyncio.sleep(8 * faults.random.random())
             alive = [process for process in self._stops if not process.is_dead]
-            if faults.is_over or not alive:
-                continue
-            faults.left -= 1
-            self._strike(faults, faults.random.choice(alive))
+            if alive and faults.left > 0:
+                faults.left -= 1
+                self._strike(faults, faults.random.choice(alive))
 
     def _strike(self, faults: Faults, process: Process) -> None:
         match faults.random.choice(_STRIKES):

@@ -1,11 +1,12 @@
 """`connect`: publish and operate from a program of one's own."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
 from headway.assembly.engine import open_engine
 from headway.assembly.retrying import CHANCE, CLOCK
+from headway.core.writes import Document
 from headway.ports.places import Count
 from headway.runtime.failed import FailedQueues
 from headway.runtime.publisher import Publisher
@@ -42,6 +43,12 @@ class Connection:
     async def declare(self, *services: Service) -> None:
         """Make the queues of services, so that events can be published before they first run."""
         await self._engine.bus.open([queue for service in services for queue in service.queues()])
+
+    async def find(
+        self, collection: str, where: Mapping[str, Any] | None = None, *, limit: int = 1000
+    ) -> Sequence[Document]:
+        """Give documents whose fields hold these values, in the order of their ids."""
+        return await self._engine.documents.find(collection, where or {}, limit)
 
     async def count(self) -> Count:
         """Count where everything is."""

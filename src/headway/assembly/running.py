@@ -5,6 +5,7 @@ import logging
 import os
 import signal
 import socket
+import sys
 from collections.abc import Callable, Sequence
 
 from headway.assembly.engine import open_engine
@@ -71,7 +72,8 @@ def _take_signals(loop: asyncio.AbstractEventLoop, worker: Worker) -> Sequence[s
     orders = {
         signal.SIGTERM: worker.stop,
         signal.SIGINT: worker.stop,
-        signal.SIGHUP: lambda: _reload(worker),
+        # Somebody who closes the terminal that a service was started in means it to end.
+        signal.SIGHUP: worker.stop if sys.stdin.isatty() else lambda: _reload(worker),
     }
     taken = []
     for number, order in orders.items():

@@ -47,15 +47,15 @@ async def serve_here(
     it by the death of the process that held it, that is an order to stop.
     """
     loop = asyncio.get_running_loop()
+    workers: list[Worker] = []
     with contextlib.ExitStack() as stack:
 
         def started(worker: Worker, engine: Engine) -> None:
+            workers.append(worker)
             if as_long_as_open is not None:
                 loop.add_reader(as_long_as_open, _stop_at_the_end, as_long_as_open, worker)
             if metrics is not None:
                 _serve_metrics(stack, engine, metrics)
-            names = ", ".join(service.name for service in services)
-            _LOG.info("Running %s (process %d)", names, os.getpid())
 
         try:
             await run_services(
@@ -68,6 +68,12 @@ async def serve_here(
         finally:
             if as_long_as_open is not None:
                 loop.remove_reader(as_long_as_open)
+    left = sum(worker.threads_left for worker in workers)
+    if left:
+        # Python would wait for them, and nobody can stop a thread. Their events were handed back.
+        _LOG.warning("Stopped, leaving %d handlers behind that did not end in time", left)
+        logging.shutdown()
+        os._exit(0)
     _LOG.info("Stopped (process %d)", os.getpid())
 
 

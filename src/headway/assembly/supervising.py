@@ -48,7 +48,10 @@ class Supervisor:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop.set)
-        loop.add_signal_handler(signal.SIGHUP, self._pass_on, signal.SIGHUP)
+        if sys.stdin.isatty():  # the end of the terminal that it was started in
+            loop.add_signal_handler(signal.SIGHUP, self._stop.set)
+        else:
+            loop.add_signal_handler(signal.SIGHUP, self._pass_on, signal.SIGHUP)
         places = [asyncio.create_task(self._keep(place)) for place in range(self._workers)]
         stopping = asyncio.create_task(self._until_stopped())
         await asyncio.wait([*places, stopping], return_when=asyncio.FIRST_COMPLETED)

@@ -8,6 +8,7 @@ HeadwayError
 ├── DocumentNotFoundError     a document is expected and not visible yet: try again later
 ├── DuplicateEventError       the operation was done before, by somebody else
 ├── LetterGoneError           the letter after which to go on is not in its queue any more
+├── HandlerTimeoutError       a handler took longer than its subscription allows
 ├── MalformedEventError       these bytes are no event
 ├── OutcomeUnknownError       a commit was sent and nobody could be asked whether it took effect
 ├── TransactionEndedError     the body ended the transaction itself
@@ -17,6 +18,7 @@ HeadwayError
 """
 
 from collections.abc import Iterable
+from datetime import timedelta
 
 
 class HeadwayError(Exception):
@@ -92,6 +94,16 @@ class LetterGoneError(HeadwayError, LookupError):
         super().__init__(f"no letter {letter_id!r} is in {queue} (any more): begin again")
 
 
+class HandlerTimeoutError(HeadwayError, TimeoutError):
+    """An attempt was stopped because it took too long. It says nothing about any dependency."""
+
+    def __init__(self, event_type: str, timeout: timedelta) -> None:
+        super().__init__(
+            f"the handler of {event_type} took longer than its timeout of "
+            f"{timeout.total_seconds():g} s and was stopped"
+        )
+
+
 class MalformedEventError(HeadwayError, ValueError):
     """Bytes that are no event; the message says why."""
 
@@ -118,10 +130,11 @@ class OutcomeUnknownError(HeadwayError):
 class TransactionEndedError(HeadwayError):
     """The body committed or rolled back by itself, so run_transaction had nothing to commit."""
 
-    def __init__(self) -> None:
+    def __init__(self, message: str | None = None) -> None:
         super().__init__(
-            "the body ended the transaction by itself (COMMIT or ROLLBACK): what it committed is "
-            "stored, what it did afterwards may not be; leave both to run_transaction"
+            message
+            or "the body ended the transaction by itself (COMMIT or ROLLBACK): what it committed "
+            "is stored, what it did afterwards may not be; leave both to run_transaction"
         )
 
 

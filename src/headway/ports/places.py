@@ -8,7 +8,10 @@ from typing import Literal, Protocol
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueCount:
-    """What is in one queue. Every event is in exactly one of the first five."""
+    """What is in one queue. Every event is in exactly one of the first five.
+
+    What is parked stays so until it is resumed or taken, even when it is due for a probe.
+    """
 
     queue: str
     ready: int = 0

@@ -29,6 +29,18 @@ class Ended(StrEnum):
     """It failed, and a person removed its letter."""
 
 
+SWALLOWS = frozenset({Ended.DONE, Ended.DUPLICATE, Ended.SUPERSEDED})
+"""Ends after which another operation with the same idempotency key is a duplicate.
+
+Work that failed was not done: whoever sends it again, corrected, means it.
+"""
+
+
+def is_same_or_done(found: "DoneRecord", queue: str, operation: str) -> bool:
+    """Say whether a record stands in the way of an operation that bears its key."""
+    return found.ended in SWALLOWS or (found.queue, found.operation) == (queue, operation)
+
+
 class DoneRecord(msgspec.Struct, frozen=True, kw_only=True):
     """Written in the same commit as the effects; kept for as long as a redelivery may come."""
 

@@ -9,6 +9,7 @@ from headway.ports.bus import Delivery
 from headway.ports.clock import Clock
 from headway.ports.documents import PROCESSED, STATUS
 from headway.ports.engine import Engine
+from headway.ports.records import is_same_or_done
 from headway.runtime.attempt import Attempt, Ending
 from headway.runtime.recover import Recovery
 
@@ -68,7 +69,8 @@ class Admission:
         new = []
         for attempt in read:
             record = records.get(attempt.key)
-            if record is None:
+            operation = attempt.travel.operation
+            if record is None or not is_same_or_done(record, attempt.delivery.queue, operation):
                 new.append(attempt)
             else:
                 admitted.endings.append(attempt.recovery.known(attempt, record))

@@ -143,5 +143,6 @@ def _is_infrastructure(diagnosis: Diagnosis) -> bool:
     return (
         diagnosis.verdict is Verdict.TRANSIENT
         and diagnosis.rule != "unmatched"
+        and not diagnosis.rule.startswith("headway.")
         and diagnosis.error_type != CONFLICT
     )

@@ -10,8 +10,10 @@ import inspect
 import logging
 from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
+from datetime import timedelta
 
+from headway.core.errors import HandlerTimeoutError
 from headway.core.event import Event
 from headway.ports.clock import Clock
 from headway.ports.documents import Documents
@@ -45,6 +47,7 @@ class Lanes:
         self._quiet: asyncio.Future[None] | None = None
         self._cancelling = False
         self._context = contextvars.copy_context()
+        self._calls: set[Future[object]] = set()
         self._threads = ThreadPoolExecutor(concurrency, thread_name_prefix="headway-handler")
 
     @property
@@ -75,6 +78,11 @@ class Lanes:
         if self._running:
             self._quiet = asyncio.get_running_loop().create_future()
             await self._quiet
+
+    @property
+    def threads_left(self) -> int:
+        """How many plain functions still run although their events were handed back."""
+        return sum(call.running() for call in tuple(self._calls))
 
     async def end(self) -> None:
         """End the lanes; a handler that still runs is cancelled, and its event handed back."""
@@ -137,8 +145,7 @@ class Lanes:
             elif subscription.timeout is None:
                 await subscription.handler(attempt.event, work)
             else:
-                async with asyncio.timeout(subscription.timeout.total_seconds()):
-                    await subscription.handler(attempt.event, work)
+                await _within(subscription.timeout, attempt, work)
         except asyncio.CancelledError as error:
             if self._cancelling:
                 return recovery.handed_back(attempt)
@@ -159,9 +166,10 @@ class Lanes:
         context = contextvars.copy_context()
         blocking = BlockingWork(work, buffer, loop)
         handler = attempt.subscription.handler
-        answer = await loop.run_in_executor(
-            self._threads, context.run, _called, handler, attempt.event, blocking
-        )
+        call = self._threads.submit(context.run, _called, handler, attempt.event, blocking)
+        self._calls.add(call)
+        call.add_done_callback(self._calls.discard)
+        answer = await asyncio.wrap_future(call)
         if inspect.isawaitable(answer):  # a plain function that gives back a coroutine
             await answer
 
@@ -171,3 +179,14 @@ def _called(handler: Handler, event: Event, work: BlockingWork) -> object:
         return handler(event, work)
     except StopIteration as error:  # it would be lost on its way to the event loop
         raise RuntimeError("the handler raised StopIteration") from error
+
+
+async def _within(limit: timedelta, attempt: Attempt, work: Work) -> None:
+    """Run a handler that may take so long and no longer; its own time-outs are its own."""
+    try:
+        async with asyncio.timeout(limit.total_seconds()) as timeout:
+            await attempt.subscription.handler(attempt.event, work)
+    except TimeoutError:
+        if not timeout.expired():
+            raise
+        raise HandlerTimeoutError(attempt.event.event_type, limit) from None

@@ -70,6 +70,7 @@ class Worker:
     ) -> None:
         _check(services)
         self._engine = engine
+        self._name = name
         self._clock = clock
         self._observer = Observers(observer)
         self._settings = settings or WorkerSettings()
@@ -116,6 +117,11 @@ class Worker:
         )
         self._stop = asyncio.Event()
 
+    @property
+    def threads_left(self) -> int:
+        """How many plain functions still run after the end; nobody can stop them."""
+        return self._lanes.threads_left
+
     def stop(self) -> None:
         """Take nothing more, finish what is running, hand the rest back, and end."""
         self._stop.set()
@@ -139,6 +145,8 @@ class Worker:
         """Work until `stop` is called."""
         queues = [queue for each in self._recoveries for queue in each.service.queues()]
         await self._engine.bus.open(queues)
+        names = ", ".join(recovery.service.name for recovery in self._recoveries)
+        _LOG.info("Running %s (%s)", names, self._name)
         committing = asyncio.create_task(self._committer.run())
         feeding = asyncio.create_task(self._feeder.run())
         keeping = asyncio.create_task(self._housekeeping.run())

@@ -6,11 +6,13 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any
 
+import msgspec
+
 from headway.adapters.memory.engine import memory_engine
 from headway.adapters.memory.state import State
 from headway.core.letter import Letter
 from headway.core.policy import RetryConfig
-from headway.core.writes import Document
+from headway.core.writes import ID, Document
 from headway.ports.chance import Chance
 from headway.ports.places import Count
 from headway.runtime.publisher import Publisher
@@ -95,6 +97,11 @@ class Trial:
         finally:
             worker.stop()
             await task
+
+    async def put(self, collection: str, *documents: Document) -> None:
+        """Have documents there before the services run."""
+        stored = self.state.documents.setdefault(collection, {})
+        stored.update({str(each[ID]): msgspec.json.encode(each) for each in documents})
 
     async def count(self) -> Count:
         """Count every place."""

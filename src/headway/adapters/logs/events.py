@@ -5,6 +5,9 @@ in the text and in the fields alike: not every formatter escapes.
 """
 
 import logging
+import math
+import time
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, assert_never
 
@@ -25,6 +28,8 @@ from headway.core.facts import (
 from headway.core.failure import Failure, Verdict, words
 from headway.core.showing import shown
 
+_EVERY = 10.0
+"""Seconds between two lines about the same type of event."""
 _NEAR = 0.8
 """The part of all retries, or of the TTL, from which on somebody should know."""
 
@@ -33,15 +38,27 @@ _Keyed = (
 )
 
 
+@dataclass(slots=True)
+class _Tally:
+    """What was processed since it was last said."""
+
+    count: int = 0
+    seconds: float = 0.0
+    said: float = -math.inf
+
+
 class EventLines:
     """Writes the lines of events to one logger."""
 
     def __init__(self, logger: logging.Logger) -> None:
         self._log = logger
+        self._tallies: dict[tuple[str, str], _Tally] = {}
 
-    def tell(self, fact: EventFact) -> None:
+    def tell(self, fact: EventFact) -> None:  # noqa: C901 (a case for each fact)
         match fact:
-            case Processed() | DuplicatesRecognised() | DocumentsSkipped() | EventParked():
+            case Processed():
+                self._processed(fact)
+            case DuplicatesRecognised() | DocumentsSkipped() | EventParked():
                 if self._log.isEnabledFor(logging.DEBUG):
                     self._in_passing(fact)
             case EventRetryScheduled():
@@ -72,16 +89,32 @@ class EventLines:
             case _:
                 assert_never(fact)
 
-    def _in_passing(
-        self, fact: Processed | DuplicatesRecognised | DocumentsSkipped | EventParked
-    ) -> None:
+    def _processed(self, fact: Processed) -> None:
+        """Say at once that something was done, and then not more often than every few seconds."""
+        kind = (fact.service, fact.event_type)
+        tally = self._tallies.setdefault(kind, _Tally())
+        tally.count += len(fact.seconds)
+        tally.seconds += sum(fact.seconds)
+        now = time.monotonic()
+        if now - tally.said < _EVERY:
+            return
+        self._log.info(
+            "Processed %d items in %.2fs",
+            tally.count,
+            tally.seconds,
+            extra={
+                "service": fact.service,
+                "event_type": shown(fact.event_type),
+                "count": tally.count,
+                "duration": round(tally.seconds, 3),
+            },
+        )
+        self._tallies[kind] = _Tally(said=now)
+
+    def _in_passing(self, fact: DuplicatesRecognised | DocumentsSkipped | EventParked) -> None:
         of_type = shown(fact.event_type)
         fields: dict[str, Any] = {"service": fact.service, "event_type": of_type}
         match fact:
-            case Processed():
-                taken = sum(fact.seconds)
-                line = f"Processed {len(fact.seconds)} {of_type} in {taken:.2f}s"
-                fields |= {"count": len(fact.seconds), "duration": round(taken, 3)}
             case DuplicatesRecognised():
                 line = f"Already {fact.why}, skipping {fact.count} {of_type}"
                 fields |= {"count": fact.count, "why": fact.why}

@@ -118,6 +118,6 @@ class MemoryPlaces:
 def _place(item: Item, now: datetime) -> str:
     if item.taker is not None:
         return "leased"
-    if item.due <= now:
-        return "ready"
-    return "parked" if item.parked else "delayed"
+    if item.parked:
+        return "parked"
+    return "ready" if item.due <= now else "delayed"

@@ -193,9 +193,9 @@ class State:
     def resume(self, queue: str, now: datetime) -> int:
         """Make what is parked in a queue due now."""
         parked = [i for i in self.items.values() if i.queue == queue and i.parked]
-        waiting = [item for item in parked if item.taker is None and item.due > now]
+        waiting = [item for item in parked if item.taker is None]
         for item in waiting:
-            item.due = now
+            item.due, item.parked = min(item.due, now), False
         self.changed()
         return len(waiting)
 

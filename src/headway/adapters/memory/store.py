@@ -19,7 +19,7 @@ from headway.ports.documents import (
     PROCESSED,
     STATUS,
 )
-from headway.ports.records import DoneRecord, Ended
+from headway.ports.records import DoneRecord, Ended, is_same_or_done
 
 
 class MemoryDocuments:
@@ -122,11 +122,22 @@ def is_duplicate(state: State, unit: Unit) -> bool:
     if record is None or record.key not in state.records:
         return False
     before = state.records[record.key].record
+    if not is_same_or_done(before, record.queue, record.operation):
+        _make_way(state, record.key)
+        return False
     if (before.queue, before.operation) != (record.queue, record.operation):
         key = f"{record.key}/duplicate/{record.operation}"
         ended = msgspec.structs.replace(record, key=key, ended=Ended.DUPLICATE)
         keep_record(state, unit, sent(ended))
     return True
+
+
+def _make_way(state: State, key: str) -> None:
+    """Let the record of work that failed be about its own operation only."""
+    failed = state.records.pop(key)
+    aside = f"{key}/{failed.record.ended}/{failed.record.operation}"
+    failed.record = msgspec.structs.replace(failed.record, key=aside)
+    state.records[aside] = failed
 
 
 def carry_out(state: State, unit: Unit) -> Finish:

@@ -8,7 +8,7 @@ runs.
 import sqlite3
 
 from headway.adapters.sqlite.savepoints import OURS
-from headway.core.errors import HeadwayError
+from headway.core.errors import TransactionEndedError
 from headway.ports.commit import TransactionBody
 
 
@@ -69,8 +69,8 @@ def in_transaction(connection: sqlite3.Connection) -> bool:
         return False
 
 
-def _not_yours() -> HeadwayError:
-    return HeadwayError(
+def _not_yours() -> TransactionEndedError:
+    return TransactionEndedError(
         "the body tried to end the transaction that it shares with others (COMMIT, ROLLBACK, or "
         "something that implies one, such as executescript): leave that to Headway, and use "
         "savepoints with names of your own"

@@ -13,8 +13,8 @@ from headway.ports.clock import Clock
 from headway.ports.places import Astray, Count, Fault, QueueCount
 
 _PLACE = """
-case when token is not null then 'leased' when due <= ?1 then 'ready'
-     when place = 'parked' then 'parked' else 'delayed' end
+case when token is not null then 'leased' when place = 'parked' then 'parked'
+     when due <= ?1 then 'ready' else 'delayed' end
 """
 _QUEUES = f"""
 select q.name,

@@ -15,7 +15,7 @@ from headway.adapters.sqlite.statements import as_json, insert
 from headway.adapters.sqlite.writer import Writer
 from headway.core.letter import Letter, letter_id
 from headway.ports.bus import Message
-from headway.ports.records import DoneRecord, Ended
+from headway.ports.records import DoneRecord, Ended, is_same_or_done
 
 _COLUMNS = "key, operation, queue, generation, ended, at, letter, failed_queue, held"
 _INTO = f"or ignore into headway_done ({_COLUMNS})"
@@ -25,7 +25,7 @@ _UNSENT = f"{_READ} where held is not null and at < ? order by at, id limit ?"
 _SENT = """
 update headway_done set held = null where key in (select value from json_each(?))
 """
-_SAME_KEY = "select queue, operation from headway_done where key = ?"
+_MAKE_WAY = "update headway_done set key = ? where key = ?"
 
 _OLD = """
 select id, queue, operation, ended from headway_done
@@ -118,10 +118,16 @@ def write(connection: sqlite3.Connection, rows: Sequence[tuple[Any, ...]]) -> bo
 
 def is_duplicate(connection: sqlite3.Connection, record: DoneRecord, generation: str) -> bool:
     """Say whether the work was done before; another operation that did the same has its own end."""
-    before = connection.execute(_SAME_KEY, (record.key,)).fetchone()
-    if before is None:
+    found = connection.execute(f"{_READ} where key = ?", (record.key,)).fetchone()
+    if found is None:
         return False
-    if before != (record.queue, record.operation):
+    before = _record(found)
+    if not is_same_or_done(before, record.queue, record.operation):
+        # Work that failed was not done: its record is about its own operation only from now on.
+        aside = f"{before.key}/{before.ended}/{before.operation}"
+        connection.execute(_MAKE_WAY, (aside, before.key))
+        return False
+    if (before.queue, before.operation) != (record.queue, record.operation):
         ended = msgspec.structs.replace(
             record,
             key=f"{record.key}/duplicate/{record.operation}",

@@ -46,8 +46,8 @@ delete from headway_items
 where id in (select value from json_each(?)) and token = ? and taking = ?
 """
 _RESUME = """
-update headway_items set due = ?, place = 'ready'
-where queue = ? and place = 'parked' and token is null and due > ?
+update headway_items set due = min(due, ?), place = 'ready'
+where queue = ? and place = 'parked' and token is null
 """
 
 
@@ -127,5 +127,4 @@ def delete_all(connection: sqlite3.Connection, deliveries: Sequence[Delivery]) -
 
 
 def resume(connection: sqlite3.Connection, queue: str, now: datetime) -> int:
-    at = seconds(now)
-    return connection.execute(_RESUME, (at, queue, at)).rowcount
+    return connection.execute(_RESUME, (seconds(now), queue)).rowcount

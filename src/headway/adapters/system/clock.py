@@ -4,19 +4,34 @@ import asyncio
 import time
 from datetime import UTC, datetime, timedelta
 
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_LOOK_EVERY = 1.0
+_BOOT_TIME = getattr(time, "CLOCK_BOOTTIME", None)
+
+
+def _steady() -> float:
+    """Give seconds that only grow, on Linux those of its sleep included."""
+    return time.monotonic() if _BOOT_TIME is None else time.clock_gettime(_BOOT_TIME)
+
 
 class SystemClock:
-    """Wall time that is read once and then carried forward by the monotonic clock.
+    """Wall time that never goes backwards.
 
-    So the time of one process never jumps when somebody sets the machine's clock.
+    It is carried forward by the steady clock, which also runs while the machine sleeps. If the
+    machine's clock is set forward it follows: processes that share a file must agree on what is
+    due. If it is set back it does not.
     """
 
     def __init__(self) -> None:
-        self._started = datetime.now(UTC)
-        self._origin = time.monotonic()
+        self._offset = time.time() - _steady()
+        self._looked = _steady()
 
     def now(self) -> datetime:
-        return self._started + timedelta(seconds=time.monotonic() - self._origin)
+        steady = _steady()
+        if steady - self._looked > _LOOK_EVERY:
+            self._looked = steady
+            self._offset = max(self._offset, time.time() - steady)
+        return _EPOCH + timedelta(seconds=steady + self._offset)
 
     def sleep(self, delay: timedelta) -> None:
         time.sleep(delay.total_seconds())

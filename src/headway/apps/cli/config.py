@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 
-from headway.assembly.settings import environment, retry_config
+from headway.assembly.settings import bus_url, environment, retry_config
 from headway.core.policy import RETRY_SETTINGS, RetryConfig
+from headway.core.secrets import hidden
 from headway.systems.ledger.settings import LedgerSettings
 
 app = typer.Typer(help="Settings.", no_args_is_help=True)
@@ -24,13 +25,24 @@ def show(
     as_json: Annotated[bool, typer.Option("--json", help="One object, for machines.")] = False,
 ) -> None:
     """Show every setting with the value in force; passwords are hidden."""
-    settings = _retry(retry_config()) | LedgerSettings.from_mapping(environment()).in_force()
+    settings = (
+        _engine() | _retry(retry_config()) | LedgerSettings.from_mapping(environment()).in_force()
+    )
     if as_json:
         typer.echo(json.dumps(settings, indent=2))
         return
     width = max(map(len, settings))
     for name, value in settings.items():
         typer.echo(f"{name:<{width}}  {value}")
+
+
+def _engine() -> dict[str, str]:
+    settings = environment()
+    return {
+        "HEADWAY_BUS": hidden(bus_url()),
+        "METRICS_BACKEND": settings.get("METRICS_BACKEND") or "noop",
+        "ERROR_REPORTER_TYPE": settings.get("ERROR_REPORTER_TYPE") or "noop",
+    }
 
 
 def _retry(config: RetryConfig) -> dict[str, str]:

@@ -19,6 +19,12 @@ OWN = (
         types=frozenset({"headway.core.errors.ConditionLostError"}),
     ),
     Rule(
+        name="headway.handler_timeout",
+        verdict=Verdict.TRANSIENT,
+        error_type="HANDLER_TIMEOUT",
+        types=frozenset({"headway.core.errors.HandlerTimeoutError"}),
+    ),
+    Rule(
         name="headway.duplicate_event",
         verdict=Verdict.PERMANENT,
         error_type="DUPLICATE_EVENT",

@@ -116,7 +116,9 @@ class CountingConformance:
         await engine.bus.resume(ORDERS.name)
         await balanced(engine, {"leased": 1, "delayed": 1, "ready": 3})
 
-    async def test_what_was_delayed_is_ready_when_it_is_due(self, harness: EngineHarness) -> None:
+    async def test_what_is_due_is_ready_and_what_is_parked_stays_parked_until_taken(
+        self, harness: EngineHarness
+    ) -> None:
         engine = await opened(harness)
         for name, kind in (("a", Later), ("b", Parked)):
             delivery = await one_taken(harness, engine, name)
@@ -124,7 +126,8 @@ class CountingConformance:
             await engine.bus.settle([(delivery, kind(due, delivery.travel))])
         await balanced(engine, {"delayed": 1, "parked": 1})
         await harness.pass_time(6 * harness.moment)
-        await balanced(engine, {"ready": 2})
+        await balanced(engine, {"ready": 1, "parked": 1})
+        assert len(await take(harness, engine, 2)) == 2
 
     async def test_what_the_dead_and_the_closed_had_is_counted_once(
         self, harness: EngineHarness
