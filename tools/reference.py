@@ -76,8 +76,6 @@ def _parameter(parameter: inspect.Parameter) -> str:
     if default is parameter.empty:
         return name
     shown = f"{type(default).__name__}()" if " object at 0x" in repr(default) else repr(default)
-    if len(shown) > 2 * _WIDTH:  # a whole catalogue, whose sets have another order in every process
-        shown = f"{type(default).__name__}(...)"
     return f"{name}={shown.replace('datetime.', '')}"
 
 

@@ -14,6 +14,7 @@ SEEDS = 1000
 _CHUNK = 50
 REGRESSIONS = (
     177, 282, 376, 658, 842,  # a worker that had just lowered its target asked for 0 events
+    130, 171, 755,  # the record of a failure made way for another operation with the same key
 )  # fmt: skip
 """Seeds that once failed. Their course changes with the code, so they are only likely to find the
 same thing again."""

@@ -49,7 +49,7 @@ class Rule:
     """Attribute path of the response headers, where the other side may ask for a pause."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Classifier:
     """Ordered rules, and the verdict for what no rule knows."""
 
@@ -59,6 +59,9 @@ class Classifier:
     _candidates: dict[tuple[type, bool], tuple[Rule, ...]] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
+
+    def __repr__(self) -> str:
+        return f"Classifier({len(self.rules)} rules)"
 
     def classify(self, error: BaseException) -> Diagnosis:
         """Give the verdict on an exception, looking through wrappers, causes and groups."""
