@@ -466,3 +466,23 @@ async def test_a_letter_is_told_once_with_its_reason() -> None:
     assert fact.elapsed == timedelta(seconds=15)
     assert fact.failure is not None
     assert trial.facts.of(Processed) == []
+
+
+async def test_a_corrected_event_runs_although_one_with_its_key_failed_before() -> None:
+    orders = Service("orders")
+
+    @orders.on("OrderPlaced", dedup="order")
+    async def handle(event: Event, work: Work) -> None:
+        if event.data.get("bad"):
+            raise ValueError("bad")
+        work.documents("orders").add({"order": event.data["order"]})
+
+    trial = Trial(orders)
+    await trial.publish("OrderPlaced", {"order": "a", "bad": True})
+    await trial.run()
+    await trial.publish("OrderPlaced", {"order": "a"})
+    await trial.publish("OrderPlaced", {"order": "a"})
+    await trial.run()
+    assert len(await trial.documents("orders")) == 1, "the corrected one, once"
+    assert len(await trial.letters("orders.failed")) == 1
+    assert await trial.engine.places.astray(9) == (0, [])
