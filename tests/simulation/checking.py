@@ -66,7 +66,7 @@ def _followers(world: World) -> Iterator[str]:
     """What took effect was followed by its events, what failed by one that says so; no others."""
     sent = {each for row in _documents(world, "effects") for each in row["sent"]}
     failed = {
-        nth_id(_work(record), 0, "failed")
+        nth_id(record.key, 0, "failed")
         for record in _records(world)
         if record.ended in WITHOUT_PLACE and record.key.startswith("orders/OrderPlaced/")
     }
@@ -126,11 +126,6 @@ def _attempts(world: World) -> Iterator[str]:
 def _documents(world: World, collection: str) -> list[Any]:
     stored = world.state.documents.get(collection, {})
     return [msgspec.json.decode(document) for document in stored.values()]
-
-
-def _work(record: DoneRecord) -> str:
-    """Name the work of a record, without what was added when it made way for another operation."""
-    return "/".join(record.key.split("/")[:4])
 
 
 def _records(world: World) -> Iterator[DoneRecord]:

@@ -7,6 +7,7 @@ HeadwayError
 ├── CrashLoopError            a worker died again and again over one event
 ├── DocumentNotFoundError     a document is expected and not visible yet: try again later
 ├── DuplicateEventError       the operation was done before, by somebody else
+├── KeyTakenError             other work with the same key has failed since this was read
 ├── LetterGoneError           the letter after which to go on is not in its queue any more
 ├── HandlerTimeoutError       a handler took longer than its subscription allows
 ├── MalformedEventError       these bytes are no event
@@ -83,6 +84,16 @@ class DuplicateEventError(HeadwayError):
     def __init__(self, operation_id: str, message: str | None = None) -> None:
         self.operation_id = operation_id
         super().__init__(message or f"operation {operation_id!r} was stored before by another call")
+
+
+class KeyTakenError(HeadwayError):
+    """Other work with the same idempotency key failed while this was being done.
+
+    It was not done, so it does not make this a duplicate; but the key of its record is taken.
+    """
+
+    def __init__(self, key: str, operation: str) -> None:
+        super().__init__(f"{key!r} is taken by operation {operation!r}, which failed")
 
 
 class LetterGoneError(HeadwayError, LookupError):

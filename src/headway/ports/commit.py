@@ -42,7 +42,10 @@ class Outcome(StrEnum):
     LOST = "lost"
     """The delivery belongs to somebody else by now: nothing took effect."""
     REFUSED = "refused"
-    """A write or a body raised: nothing took effect, and the delivery is still ours."""
+    """A write or a body raised: nothing took effect, and the delivery is still ours.
+
+    So it is, by KeyTakenError, if the key belongs to other work that failed in the meantime.
+    """
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
+from hashlib import sha256
 from typing import Protocol
 
 import msgspec
@@ -29,6 +30,8 @@ class Ended(StrEnum):
     """It failed, and a person removed its letter."""
 
 
+_AFTER = "/after/"
+
 SWALLOWS = frozenset({Ended.DONE, Ended.DUPLICATE, Ended.SUPERSEDED})
 """Ends after which another operation with the same idempotency key is a duplicate.
 
@@ -37,8 +40,18 @@ Work that failed was not done: whoever sends it again, corrected, means it.
 
 
 def is_same_or_done(found: "DoneRecord", queue: str, operation: str) -> bool:
-    """Say whether a record stands in the way of an operation that bears its key."""
+    """Say whether a record means that an operation with its key has ended before.
+
+    If not, the operation goes by `key_after` that record.
+    """
     return found.ended in SWALLOWS or (found.queue, found.operation) == (queue, operation)
+
+
+def key_after(key: str, failed: "DoneRecord") -> str:
+    """Give the key for work whose own key is taken by work that failed."""
+    base = key.partition(_AFTER)[0]
+    digest = sha256(f"{key}{failed.operation}".encode()).hexdigest()[:16]
+    return f"{base}{_AFTER}{digest}"
 
 
 class DoneRecord(msgspec.Struct, frozen=True, kw_only=True):

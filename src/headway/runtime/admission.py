@@ -9,7 +9,7 @@ from headway.ports.bus import Delivery
 from headway.ports.clock import Clock
 from headway.ports.documents import PROCESSED, STATUS
 from headway.ports.engine import Engine
-from headway.ports.records import is_same_or_done
+from headway.ports.records import is_same_or_done, key_after
 from headway.runtime.attempt import Attempt, Ending
 from headway.runtime.recover import Recovery
 
@@ -17,6 +17,10 @@ SUSPECT_AFTER = 2
 """Returns that make an event a suspect: the first may well be a neighbour's fault."""
 CONDEMNED_AFTER = 2
 """Begins without an end, alone in its process, that make it a crash loop."""
+
+
+_LONGEST_CHAIN = 100
+"""Of work with one key that failed and was sent anew; nobody corrects an event more often."""
 
 
 @dataclass(slots=True)
@@ -61,20 +65,27 @@ class Admission:
 
     async def _new(self, read: Sequence[Attempt], admitted: Admitted) -> Sequence[Attempt]:
         """Part what is new from what has ended before."""
-        if not read:
-            return read
-        records = await self._engine.records.find([attempt.key for attempt in read])
-        if not records:
-            return read
-        new = []
-        for attempt in read:
-            record = records.get(attempt.key)
-            operation = attempt.travel.operation
-            if record is None or not is_same_or_done(record, attempt.delivery.queue, operation):
-                new.append(attempt)
-            else:
-                admitted.endings.append(attempt.recovery.known(attempt, record))
-        return new
+        ended: set[Attempt] = set()
+        looked_for = read
+        for _ in range(_LONGEST_CHAIN):
+            if not looked_for:
+                break
+            records = await self._engine.records.find([attempt.key for attempt in looked_for])
+            if not records:
+                break
+            again = []
+            for attempt in looked_for:
+                record = records.get(attempt.key)
+                if record is None:
+                    continue
+                if is_same_or_done(record, attempt.delivery.queue, attempt.travel.operation):
+                    ended.add(attempt)
+                    admitted.endings.append(attempt.recovery.known(attempt, record))
+                else:
+                    attempt.key = key_after(attempt.key, record)
+                    again.append(attempt)
+            looked_for = again
+        return [attempt for attempt in read if attempt not in ended] if ended else read
 
     async def _superseded(self, new: Sequence[Attempt], now: datetime) -> set[Attempt]:
         """Count attempts with their documents; give those whose documents are all processed."""

@@ -6,6 +6,7 @@ from datetime import timedelta
 
 from headway.core.backoff import AddedJitter, Exponential
 from headway.core.catalogue import TRANSACTIONS
+from headway.core.errors import KeyTakenError
 from headway.core.facts import (
     DocumentsSkipped,
     DuplicatesRecognised,
@@ -142,6 +143,10 @@ class Committer:
     def _refused(self, ending: Ending, error: Exception | None) -> None:
         attempt = ending.attempt
         assert error is not None  # noqa: S101 (a refusal says why)
+        if attempt is not None and isinstance(error, KeyTakenError):
+            # Read again it finds the record of that work, and goes by another key.
+            self.put(ending.recovery.handed_back(attempt))
+            return
         if attempt is None or not ending.handled:
             # Only the status of a document can be refused here; it has gone.
             self.put(ending.recovery.without_status(ending))

@@ -15,7 +15,7 @@ from headway.adapters.memory.store import (
     keep_record,
     sent,
 )
-from headway.core.errors import ConfigurationError
+from headway.core.errors import ConfigurationError, KeyTakenError
 from headway.ports.bus import Done
 from headway.ports.chance import Chance
 from headway.ports.clock import Clock
@@ -38,15 +38,15 @@ class MemoryFinisher:
         item = self._state.taken(self._bus, unit.delivery)
         if item is None:
             return LOST
-        if unit.resumes:
-            unit = self._left_over(unit)
-        elif is_duplicate(self._state, unit):
-            self._state.settle(item, Done())
-            return DUPLICATE
         try:
+            if unit.resumes:
+                unit = self._left_over(unit)
+            elif is_duplicate(self._state, unit):
+                self._state.settle(item, Done())
+                return DUPLICATE
             for message in unit.outgoing:
                 self._state.routes(message)
-        except ConfigurationError as error:
+        except (ConfigurationError, KeyTakenError) as error:
             return Finish(Outcome.REFUSED, error=error)
         finish = COMMITTED if unit.resumes else carry_out(self._state, unit)
         if finish.outcome is Outcome.COMMITTED:

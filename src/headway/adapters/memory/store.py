@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from headway.adapters.memory.state import State
+from headway.core.errors import KeyTakenError
 from headway.core.letter import letter_id
 from headway.core.travel import instant
 from headway.core.writes import Document, InsertNew, Write, applied, matches, target
@@ -102,8 +103,11 @@ class MemoryStore:
     def _commit(self, unit: Unit) -> Finish:
         if unit.resumes:
             return COMMITTED
-        if is_duplicate(self._state, unit):
-            return DUPLICATE
+        try:
+            if is_duplicate(self._state, unit):
+                return DUPLICATE
+        except KeyTakenError as error:
+            return Finish(Outcome.REFUSED, error=error)
         finish = carry_out(self._state, unit)
         if finish.outcome is Outcome.COMMITTED and unit.record is not None:
             record = msgspec.structs.replace(
@@ -123,21 +127,12 @@ def is_duplicate(state: State, unit: Unit) -> bool:
         return False
     before = state.records[record.key].record
     if not is_same_or_done(before, record.queue, record.operation):
-        _make_way(state, record.key)
-        return False
+        raise KeyTakenError(record.key, before.operation)
     if (before.queue, before.operation) != (record.queue, record.operation):
         key = f"{record.key}/duplicate/{record.operation}"
         ended = msgspec.structs.replace(record, key=key, ended=Ended.DUPLICATE)
         keep_record(state, unit, sent(ended))
     return True
-
-
-def _make_way(state: State, key: str) -> None:
-    """Let the record of work that failed be about its own operation only."""
-    failed = state.records.pop(key)
-    aside = f"{key}/{failed.record.ended}/{failed.record.operation}"
-    failed.record = msgspec.structs.replace(failed.record, key=aside)
-    state.records[aside] = failed
 
 
 def carry_out(state: State, unit: Unit) -> Finish:

@@ -18,6 +18,7 @@ from headway.adapters.sqlite.documents import Changes
 from headway.adapters.sqlite.guard import Guard, UndoneError
 from headway.adapters.sqlite.savepoints import hold, release, undo
 from headway.adapters.sqlite.writer import Writer
+from headway.core.errors import KeyTakenError
 from headway.ports.bus import Done
 from headway.ports.clock import Clock
 from headway.ports.commit import COMMITTED, DUPLICATE, LOST, Finish, Outcome, Unit
@@ -97,9 +98,12 @@ class _Group:
             return LOST
         generation = unit.delivery.travel.generation
         new = None if unit.resumes else unit.record
-        if new is not None and records.is_duplicate(connection, new, generation):
-            taking.settle(connection, unit.delivery, Done())
-            return DUPLICATE
+        try:
+            if new is not None and records.is_duplicate(connection, new, generation):
+                taking.settle(connection, unit.delivery, Done())
+                return DUPLICATE
+        except KeyTakenError as taken:
+            return Finish(Outcome.REFUSED, error=taken)
         hold(connection, "unit")
         try:
             skipped = self._effects(connection, unit)

@@ -13,6 +13,7 @@ from headway.adapters.sqlite.reader import Readers
 from headway.adapters.sqlite.rows import instant, seconds
 from headway.adapters.sqlite.statements import as_json, insert
 from headway.adapters.sqlite.writer import Writer
+from headway.core.errors import KeyTakenError
 from headway.core.letter import Letter, letter_id
 from headway.ports.bus import Message
 from headway.ports.records import DoneRecord, Ended, is_same_or_done
@@ -25,7 +26,6 @@ _UNSENT = f"{_READ} where held is not null and at < ? order by at, id limit ?"
 _SENT = """
 update headway_done set held = null where key in (select value from json_each(?))
 """
-_MAKE_WAY = "update headway_done set key = ? where key = ?"
 
 _OLD = """
 select id, queue, operation, ended from headway_done
@@ -123,10 +123,7 @@ def is_duplicate(connection: sqlite3.Connection, record: DoneRecord, generation:
         return False
     before = _record(found)
     if not is_same_or_done(before, record.queue, record.operation):
-        # Work that failed was not done: its record is about its own operation only from now on.
-        aside = f"{before.key}/{before.ended}/{before.operation}"
-        connection.execute(_MAKE_WAY, (aside, before.key))
-        return False
+        raise KeyTakenError(record.key, before.operation)
     if (before.queue, before.operation) != (record.queue, record.operation):
         ended = msgspec.structs.replace(
             record,

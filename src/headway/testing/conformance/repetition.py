@@ -5,6 +5,7 @@ from datetime import timedelta
 
 import msgspec
 
+from headway.core.errors import KeyTakenError
 from headway.core.travel import Travel
 from headway.core.writes import Add, Increment
 from headway.ports.bus import Done, Later
@@ -196,3 +197,22 @@ class RepetitionConformance:
         (record,) = (await engine.records.find([key_of(delivery)])).values()
         assert (record.ended, record.outgoing, record.letter) == (Ended.FAILED, (), None)
         await nothing_due(harness, await opened(harness))
+
+    async def test_the_key_of_work_that_failed_is_taken_but_makes_no_duplicate(
+        self, harness: EngineHarness
+    ) -> None:
+        engine = await opened(harness)
+        await publish(engine, "a", "b")
+        first, second = await take(harness, engine, 2)
+        now = harness.clock.now()
+        dead = failing(first, now)
+        assert dead.record is not None
+        assert kinds(await engine.finisher.finish([dead])) == [COMMITTED]
+        corrected = unit(second, now, writes=(Increment("docs", "counter", "n"),))
+        assert corrected.record is not None
+        record = msgspec.structs.replace(corrected.record, key=dead.record.key)
+        taken = msgspec.structs.replace(corrected, record=record)
+        (finish,) = await engine.finisher.finish([taken])
+        assert (finish.outcome, type(finish.error)) == (REFUSED, KeyTakenError)
+        assert await engine.documents.fetch("docs", ["counter"]) == {}
+        assert kinds(await engine.finisher.finish([corrected])) == [COMMITTED]
