@@ -279,7 +279,7 @@ def test_ctrl_c_says_how_far_it_got(shop: ShopFile) -> None:
     shop.fill(*bad(40))
     command = [sys.executable, "-m", "headway.apps.cli", "failed", "requeue", "parsing"]
     with subprocess.Popen(
-        [*command, "--rate", "10"], cwd=shop.folder, stderr=subprocess.PIPE, text=True
+        [*command, "--rate", "2"], cwd=shop.folder, stderr=subprocess.PIPE, text=True
     ) as process:
         while len(ids(shop)) > 37:
             time.sleep(0.05)

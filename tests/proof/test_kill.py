@@ -95,7 +95,9 @@ async def killing(
     repeats = check_attempts(site, kinds, killed)
     verified = site.headway("verify")
     assert verified.returncode == 0, verified.stdout + verified.stderr
-    site.query("delete from headway_done where key = (select min(key) from headway_done)")
+    site.query(
+        "delete from headway_done where key = (select min(key) from headway_done where ended = 'done')"
+    )
     missing = site.headway("verify")
     assert missing.returncode == 1, missing.stdout + missing.stderr
     record_property(
