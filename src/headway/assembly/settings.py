@@ -2,15 +2,46 @@
 
 import os
 from collections.abc import Mapping
+from pathlib import Path
 
 from headway.core.engine_url import DEFAULT_URL
 from headway.core.errors import ConfigurationError
 from headway.core.policy import RetryConfig
 
 
+SETTINGS_FILE = "HEADWAY_SETTINGS"
+
+
 def environment() -> Mapping[str, str]:
-    """Give the process's environment as it is now."""
-    return dict(os.environ)
+    """Give the process's environment as it is now.
+
+    If HEADWAY_SETTINGS names a file, what it says goes before the environment. A running process
+    keeps its environment, but it reads the file again when it is told to reload.
+    """
+    settings = dict(os.environ)
+    name = settings.get(SETTINGS_FILE)
+    return {**settings, **_read(Path(name))} if name else settings
+
+
+def _read(path: Path) -> Mapping[str, str]:
+    try:
+        lines = path.read_text().splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError(
+            f"{SETTINGS_FILE}={str(path)!r} cannot be read: {error}; name a file of NAME=VALUE lines"
+        ) from None
+    settings: dict[str, str] = {}
+    for number, line in enumerate(lines, 1):
+        text = line.strip()
+        if not text or text.startswith("#"):
+            continue
+        name, equals, value = text.partition("=")
+        if not equals or not name.strip().isidentifier():
+            raise ConfigurationError(
+                f"{SETTINGS_FILE}={str(path)!r}, line {number} is not accepted: use NAME=VALUE"
+            )
+        settings[name.strip()] = value.strip().strip("\"'")
+    return settings
 
 
 def retry_config() -> RetryConfig:

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Coroutine, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -132,10 +132,9 @@ class Worker:
             before = recovery.retry
             recovery.configure(retry)
             _LOG.info(
-                "Retry settings of %s reloaded: %s -> %s",
+                "Retry settings of %s reloaded: %s",
                 recovery.service.name,
-                before,
-                recovery.retry,
+                _difference(before, recovery.retry),
             )
             if recovery.paused:
                 recovery.flood.resume()
@@ -253,6 +252,12 @@ def _check(services: Sequence[Service]) -> None:
                 f"service {service.name!r} handles nothing: subscribe a handler with "
                 f"@{service.name}.on(...)"
             )
+
+
+def _difference(before: RetryConfig, after: RetryConfig) -> str:
+    old, new = asdict(before), asdict(after)
+    changed = [f"{name} {old[name]} -> {new[name]}" for name in old if old[name] != new[name]]
+    return ", ".join(changed) or "nothing changed"
 
 
 async def _cancel(*tasks: asyncio.Task[Any]) -> None:
