@@ -8,7 +8,6 @@ from headway.core.engine_url import DEFAULT_URL
 from headway.core.errors import ConfigurationError
 from headway.core.policy import RetryConfig
 
-
 SETTINGS_FILE = "HEADWAY_SETTINGS"
 
 
@@ -28,7 +27,8 @@ def _read(path: Path) -> Mapping[str, str]:
         lines = path.read_text().splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigurationError(
-            f"{SETTINGS_FILE}={str(path)!r} cannot be read: {error}; name a file of NAME=VALUE lines"
+            f"{SETTINGS_FILE}={str(path)!r} cannot be read ({error}): "
+            "name a file of NAME=VALUE lines"
         ) from None
     settings: dict[str, str] = {}
     for number, line in enumerate(lines, 1):
