@@ -6,13 +6,6 @@ from typing import Any, Protocol
 
 from headway.core.writes import Document
 
-STATUS = "status"
-PROCESSED = "processed"
-FAILED = "failed"
-ATTEMPT_COUNT = "attemptCount"
-LAST_ATTEMPT_TIME = "lastAttemptTime"
-LAST_OPERATION = "lastOperation"
-
 
 class Documents(Protocol):
     """Reads documents, and takes down that an operation has begun to work on them."""

@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from headway.core.document import PROCESSED, STATUS
 from headway.ports.bus import Delivery
 from headway.ports.clock import Clock
-from headway.ports.documents import PROCESSED, STATUS
 from headway.ports.engine import Engine
 from headway.ports.records import is_same_or_done, key_after
 from headway.runtime.attempt import Attempt, Ending

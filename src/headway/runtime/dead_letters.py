@@ -5,6 +5,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from headway.core.action import Reason
+from headway.core.document import FAILED, STATUS
 from headway.core.event import DoneKey, Event, encode
 from headway.core.facts import DeadLettered
 from headway.core.failure import Failure, words
@@ -14,7 +15,6 @@ from headway.core.travel import LONGEST_MESSAGE, Travel, instant
 from headway.core.writes import Update, Write
 from headway.ports.bus import Delivery, Done, Message
 from headway.ports.commit import Unit
-from headway.ports.documents import FAILED, STATUS
 from headway.ports.records import DoneRecord, Ended
 from headway.runtime.attempt import Attempt, Ending
 from headway.runtime.work import nth_id

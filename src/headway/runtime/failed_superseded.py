@@ -2,9 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 
+from headway.core.document import LAST_OPERATION, PROCESSED, STATUS
 from headway.core.letter import Letter
 from headway.core.writes import Document
-from headway.ports.documents import LAST_OPERATION, PROCESSED, STATUS, Documents
+from headway.ports.documents import Documents
 
 SUPERSEDED = "superseded: its documents were processed, or taken up by another operation, since"
 

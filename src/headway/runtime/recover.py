@@ -9,6 +9,7 @@ from datetime import datetime
 import msgspec
 
 from headway.core.action import DeadLetter, Park, Reason
+from headway.core.document import PROCESSED
 from headway.core.errors import CrashLoopError, MalformedEventError, UnroutableEventError
 from headway.core.event import decode, open_envelope, read_data
 from headway.core.facts import (
@@ -27,7 +28,6 @@ from headway.core.travel import Travel, record
 from headway.ports.bus import Delivery, Done, HandedBack, Later, Parked, Then
 from headway.ports.chance import Chance
 from headway.ports.commit import Unit
-from headway.ports.documents import PROCESSED
 from headway.ports.records import DoneRecord, Ended
 from headway.runtime.attempt import Attempt, Ending
 from headway.runtime.dead_letters import dead, status_writes, unread

@@ -8,18 +8,11 @@ from typing import Any
 import msgspec
 
 from headway.adapters.memory.state import State
+from headway.core.document import begun
 from headway.core.errors import KeyTakenError
 from headway.core.letter import letter_id
-from headway.core.travel import instant
 from headway.core.writes import Document, InsertNew, Write, applied, matches, target
 from headway.ports.commit import COMMITTED, DUPLICATE, Finish, Outcome, TransactionBody, Unit
-from headway.ports.documents import (
-    ATTEMPT_COUNT,
-    LAST_ATTEMPT_TIME,
-    LAST_OPERATION,
-    PROCESSED,
-    STATUS,
-)
 from headway.ports.records import DoneRecord, Ended, is_same_or_done
 
 
@@ -45,13 +38,10 @@ class MemoryDocuments:
     ) -> Mapping[str, Document]:
         found = dict(await self.fetch(collection, ids))
         for one, document in found.items():
-            if document.get(STATUS) == PROCESSED:
-                continue
-            if document.get(LAST_OPERATION) != operation:
-                document[ATTEMPT_COUNT] = (document.get(ATTEMPT_COUNT) or 0) + 1
-                document[LAST_OPERATION] = operation
-            document[LAST_ATTEMPT_TIME] = instant(now)
-            self._state.documents[collection][one] = msgspec.json.encode(document)
+            after = begun(document, operation, now)
+            if after is not None:
+                found[one] = after
+                self._state.documents[collection][one] = msgspec.json.encode(after)
         return found
 
 

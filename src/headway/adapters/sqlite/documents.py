@@ -11,15 +11,8 @@ import msgspec
 from headway.adapters.sqlite.reader import Readers
 from headway.adapters.sqlite.statements import as_json, insert
 from headway.adapters.sqlite.writer import Writer
-from headway.core.travel import instant
+from headway.core.document import begun
 from headway.core.writes import Document, InsertNew, Write, applied, matches, target
-from headway.ports.documents import (
-    ATTEMPT_COUNT,
-    LAST_ATTEMPT_TIME,
-    LAST_OPERATION,
-    PROCESSED,
-    STATUS,
-)
 
 Key = tuple[str, str]
 """A collection and an id in it."""
@@ -109,13 +102,10 @@ def _begin(
     found = _fetch(connection, collection, ids)
     rows = []
     for one, document in found.items():
-        if document.get(STATUS) == PROCESSED:
-            continue
-        if document.get(LAST_OPERATION) != operation:
-            document[ATTEMPT_COUNT] = (document.get(ATTEMPT_COUNT) or 0) + 1
-            document[LAST_OPERATION] = operation
-        document[LAST_ATTEMPT_TIME] = instant(now)
-        rows.append((collection, one, as_json(document)))
+        after = begun(document, operation, now)
+        if after is not None:
+            found[one] = after
+            rows.append((collection, one, as_json(after)))
     insert(connection, _PUT, rows, _OVER)
     return found
 

@@ -16,10 +16,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from headway.adapters.sqlite.connection import Location, connect
+from headway.adapters.sqlite.connection import Location
 from headway.adapters.sqlite.process import Process, this_process
 from headway.adapters.sqlite.rows import seconds
-from headway.adapters.sqlite.schema import prepare
+from headway.adapters.sqlite.schema import open_file
 from headway.adapters.sqlite.turnstile import Turnstile
 from headway.ports.chance import Chance
 from headway.ports.clock import Clock
@@ -176,13 +176,7 @@ class Liveness:
     def _connected(self) -> sqlite3.Connection:
         if self._connection is None:
             # A beat has to be seen, not to outlive a power cut.
-            connection = connect(self._location, synchronous="normal")
-            try:
-                prepare(connection, self._location)
-            except BaseException:
-                connection.close()
-                raise
-            self._connection = connection
+            self._connection = open_file(self._location, synchronous="normal")
         return self._connection
 
     def _let_go(self) -> None:

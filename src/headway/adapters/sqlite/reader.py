@@ -8,8 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import TypeVar
 
-from headway.adapters.sqlite.connection import Location, connect
-from headway.adapters.sqlite.schema import prepare
+from headway.adapters.sqlite.connection import Location
+from headway.adapters.sqlite.schema import open_file
 
 T = TypeVar("T")
 
@@ -54,12 +54,7 @@ class Readers:
     def _connection(self) -> sqlite3.Connection:
         connection: sqlite3.Connection | None = getattr(self._own, "connection", None)
         if connection is None:
-            connection = connect(self._location)
-            try:
-                prepare(connection, self._location)
-            except BaseException:
-                connection.close()
-                raise
+            connection = open_file(self._location)
             self._opened.append(connection)
             self._own.connection = connection
         return connection

@@ -7,7 +7,7 @@ it bears none.
 
 import sqlite3
 
-from headway.adapters.sqlite.connection import Location
+from headway.adapters.sqlite.connection import Location, connect
 
 APPLICATION = 0x48647779
 """What marks a file as ours: "Hdwy"."""
@@ -116,6 +116,17 @@ _TABLES = (
     ) without rowid
     """,
 )
+
+
+def open_file(location: Location, *, synchronous: str | None = None) -> sqlite3.Connection:
+    """Connect to the file, with the tables in it."""
+    connection = connect(location, synchronous=synchronous)
+    try:
+        prepare(connection, location)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
 
 
 def prepare(connection: sqlite3.Connection, location: Location) -> None:

@@ -13,10 +13,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Generic, TypeVar
 
-from headway.adapters.sqlite.connection import Location, connect
+from headway.adapters.sqlite.connection import Location
 from headway.adapters.sqlite.guard import Guard, UndoneError, in_transaction
 from headway.adapters.sqlite.savepoints import BEGIN, COMMIT, hold, release, undo
-from headway.adapters.sqlite.schema import prepare
+from headway.adapters.sqlite.schema import open_file
 from headway.adapters.sqlite.turnstile import Turnstile
 
 T = TypeVar("T")
@@ -133,12 +133,7 @@ class Writer:
         return self._connection
 
     def _open(self) -> sqlite3.Connection:
-        connection = connect(self._location)
-        try:
-            prepare(connection, self._location)
-        except BaseException:
-            connection.close()
-            raise
+        connection = open_file(self._location)
         self.guard.watch(connection)
         return connection
 

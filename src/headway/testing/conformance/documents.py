@@ -4,8 +4,8 @@ import asyncio
 from datetime import datetime
 from typing import Any
 
+from headway.core.document import ATTEMPT_COUNT, LAST_ATTEMPT_TIME, LAST_OPERATION
 from headway.core.writes import InsertNew, Update
-from headway.ports.documents import ATTEMPT_COUNT, LAST_ATTEMPT_TIME, LAST_OPERATION
 from headway.ports.engine import Engine
 from headway.testing.conformance.examples import opened, wrote
 from headway.testing.conformance.harness import EngineHarness
