@@ -349,7 +349,7 @@ async def test_work_is_named_by_what_the_subscription_says(
     await trial.run()
     (letter,) = await trial.letters("orders.failed")
     assert letter.idempotency_key == key
-    assert letter.last_error == f"ValueError: orders/OrderPlaced/0/{key}"
+    assert letter.last_error.startswith(f"ValueError: orders/OrderPlaced/0/{key}")
 
 
 async def test_the_key_is_the_same_in_every_attempt() -> None:

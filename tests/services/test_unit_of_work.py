@@ -84,7 +84,7 @@ async def test_reads_see_what_the_handler_has_written_before() -> None:
         orders.update("old", {"state": "open"})
         orders.increment("count", "n", 2)
         orders.increment("count", "n")
-        orders.add({"_id": "added", "state": "open"})
+        orders.insert_new({"_id": "added", "state": "open"})
         seen.append(await orders.get("new"))
         seen.append(await orders.require(["old", "added"]))
         seen.append(await orders.get("count"))

@@ -46,6 +46,10 @@ def _module(name: str, place: str) -> ModuleType:
             f"{name!r} is not accepted: name the module as Python imports it, "
             f"{place.removesuffix('.py').replace('/', '.')}"
         )
+    if not all(part.isidentifier() for part in place.split(".")):
+        raise ConfigurationError(
+            f"{name!r} is not accepted: use MODULE:SERVICE, such as shop:orders"
+        )
     try:
         return importlib.import_module(place)
     except ModuleNotFoundError as missing:
@@ -54,10 +58,6 @@ def _module(name: str, place: str) -> ModuleType:
         raise ConfigurationError(
             f"{name!r} is not accepted: there is no module {missing.name!r} here "
             f"({Path.cwd().name}/) nor installed"
-        ) from None
-    except ValueError:
-        raise ConfigurationError(
-            f"{name!r} is not accepted: use MODULE:SERVICE, such as shop:orders"
         ) from None
 
 

@@ -20,7 +20,9 @@ def begun(document: Document, operation: str, now: datetime) -> Document | None:
     """
     if document.get(STATUS) == PROCESSED:
         return None
-    counted = document.get(ATTEMPT_COUNT) or 0
+    counted = document.get(ATTEMPT_COUNT)
+    if not isinstance(counted, int):  # somebody else wrote it, or nobody has yet
+        counted = 0
     if document.get(LAST_OPERATION) != operation:
         counted += 1
     return {

@@ -142,8 +142,19 @@ def idempotency_key(service: str, ids: Sequence[str]) -> str:
     'chunking-a-b'
     """
     shown = "-".join((service, *ids[:_IDS_SHOWN]))
-    if len(ids) <= _IDS_SHOWN:
-        return shown
+    return shown if len(ids) <= _IDS_SHOWN else f"{shown}-{_digest(ids)}"
+
+
+def exact_key(service: str, ids: Sequence[str]) -> str:
+    """Name the same work so that no other has the same name, for records.
+
+    What people are shown does not tell ["a-b", "c"] from ["a", "b-c"].
+    """
+    shown = idempotency_key(service, ids)
+    return shown if len(ids) == 1 else f"{shown}#{_digest(ids)}"
+
+
+def _digest(ids: Sequence[str]) -> str:
     # Lengths keep ["ab", "c"] and ["a", "bc"] apart.
     whole = "".join(f"{len(one)}:{one}" for one in ids)
-    return f"{shown}-{sha256(whole.encode()).hexdigest()[:_DIGITS_OF_HASH]}"
+    return sha256(whole.encode()).hexdigest()[:_DIGITS_OF_HASH]

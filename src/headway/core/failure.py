@@ -77,7 +77,7 @@ def words(error: BaseException) -> str:
     """Give the message of an exception, whatever its `__str__` does."""
     try:
         return in_utf8(str(error))
-    except Exception:  # noqa: BLE001 (an exception that cannot be read must not hide itself)
+    except BaseException:  # noqa: BLE001 (an exception that cannot be read must not hide itself)
         return ""
 
 

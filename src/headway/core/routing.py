@@ -27,9 +27,9 @@ def failed_queue_name(service: str) -> str:
     return f"{service}.failed"
 
 
-def checked_name(kind: str, name: str) -> str:
+def checked_name(kind: str, name: object) -> str:
     """Refuse a name that no engine, label or command line would take."""
-    if not _NAME.fullmatch(name):
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise ConfigurationError(
             f"{kind}={name!r} is not accepted: use letters, digits, dots, dashes and underscores, "
             "at most 100, beginning with a letter or a digit"

@@ -5,7 +5,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from headway.core.catalogue import EVERYTHING
 from headway.core.document import PROCESSED, STATUS
+from headway.core.failure import Verdict
 from headway.ports.bus import Delivery
 from headway.ports.clock import Clock
 from headway.ports.engine import Engine
@@ -53,7 +55,9 @@ class Admission:
         new = await self._new(read, admitted)
         superseded = await self._superseded(new, now)
         for attempt in new:
-            if attempt in superseded:
+            if attempt.unfit is not None:
+                admitted.endings.append(attempt.recovery.failed(attempt, attempt.unfit, now))
+            elif attempt in superseded:
                 admitted.endings.append(attempt.recovery.superseded(attempt, now))
             elif attempt.delivery.returns < SUSPECT_AFTER:
                 admitted.attempts.append(attempt)
@@ -100,7 +104,15 @@ class Admission:
         documents = attempt.subscription.documents
         assert documents is not None  # noqa: S101 (the caller looked)
         ids = attempt.subscription.ids(attempt.event)
-        found = await self._engine.documents.begin(documents[0], ids, attempt.travel.operation, now)
+        try:
+            found = await self._engine.documents.begin(
+                documents[0], ids, attempt.travel.operation, now
+            )
+        except Exception as error:
+            if EVERYTHING.classify(error).verdict is not Verdict.PERMANENT:
+                raise  # the engine is away, and everybody waits for it
+            attempt.unfit = error
+            return False
         attempt.documents = tuple(each for each in ids if each in found)
         return len(attempt.documents) == len(ids) and all(
             found[each].get(STATUS) == PROCESSED for each in ids

@@ -22,7 +22,7 @@ class Attempt:
 
     __slots__ = (
         "buffer", "delivery", "documents", "event", "idempotency_key", "is_probe", "key",
-        "recovery", "reruns", "seconds", "started", "subscription", "travel",
+        "recovery", "reruns", "seconds", "started", "subscription", "travel", "unfit",
     )  # fmt: skip
 
     def __init__(  # noqa: PLR0917 (made for every event: keywords cost time)
@@ -33,6 +33,7 @@ class Attempt:
         event: Event,
         idempotency_key: str,
         travel: Travel,
+        key: str = "",
     ) -> None:
         self.recovery = recovery
         self.delivery = delivery
@@ -42,12 +43,14 @@ class Attempt:
         self.travel = travel
         # The text of a DoneKey, without making one for every event.
         kind = f"{subscription.service}/{subscription.event_type}/{travel.generation}"
-        self.key = f"{kind}/{idempotency_key}"
+        self.key = f"{kind}/{key or idempotency_key}"
         self.buffer: Buffer | None = None
         self.started: datetime | None = None
         self.seconds = 0.0
         self.reruns = 0
         self.is_probe = False
+        self.unfit: Exception | None = None
+        """Why it cannot be begun."""
         self.documents: tuple[str, ...] = ()
         """Of the documents that the event is about, the ones that are there."""
 

@@ -149,17 +149,27 @@ class Lanes:
         except asyncio.CancelledError as error:
             if self._cancelling:
                 return recovery.handed_back(attempt)
-            return recovery.failed(attempt, error, self._clock.now())
-        except (KeyboardInterrupt, GeneratorExit):
-            raise
-        # sys.exit in a handler is a failure of that event, not an order to the worker.
+            return self._failed(attempt, error)
+        # Orders to the worker come as signals, through the event loop. Whatever a handler raises,
+        # SystemExit and KeyboardInterrupt too, is a failure of its event.
         except BaseException as error:  # noqa: BLE001 (it is classified)
-            return recovery.failed(attempt, error, self._clock.now())
+            return self._failed(attempt, error)
         finally:
             buffer.over = True
         ended = self._clock.now()
         attempt.seconds = (ended - now).total_seconds()
         return recovery.done(attempt, ended)
+
+    def _failed(self, attempt: Attempt, error: BaseException) -> Ending:
+        now = self._clock.now()
+        try:
+            return attempt.recovery.failed(attempt, error, now)
+        except Exception as second:  # noqa: BLE001 (see below)
+            # An exception can be made so that nobody can read it: its event must end all the same.
+            told = RuntimeError(
+                f"{type(error).__qualname__}, which cannot be read ({type(second).__name__})"
+            )
+            return attempt.recovery.failed(attempt, told, now)
 
     async def _in_thread(self, attempt: Attempt, work: Work, buffer: Buffer) -> None:
         loop = asyncio.get_running_loop()
@@ -170,6 +180,8 @@ class Lanes:
         self._calls.add(call)
         call.add_done_callback(self._calls.discard)
         answer = await asyncio.wrap_future(call)
+        if inspect.isgenerator(answer) or inspect.isasyncgen(answer):
+            raise TypeError(f"{handler!r} gave back a generator, of which nothing has run")
         if inspect.isawaitable(answer):  # a plain function that gives back a coroutine
             await answer
 

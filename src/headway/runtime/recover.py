@@ -98,14 +98,14 @@ class Recovery:
         except Exception as error:  # noqa: BLE001 (whatever a type of the user's own raises)
             return self._unfit(delivery, subscription, error, now)
         try:
-            key = subscription.name_work(event, delivery.travel.operation)
+            name, key = subscription.name_work(event, delivery.travel.operation)
             subscription.ids(event)
         except Exception as error:  # noqa: BLE001 (a field that is missing, a dedup= that raises)
             return self._unfit(delivery, subscription, error, now)
         travel = delivery.travel
         if travel.parked_since is not None or travel.history:
             travel = self.health.forgiven(event_type, travel.resumed(now), now)
-        return Attempt(self, delivery, subscription, event, key, travel)
+        return Attempt(self, delivery, subscription, event, name, travel, key)
 
     def done(self, attempt: Attempt, now: datetime) -> Ending:
         """The handler has returned."""
@@ -277,9 +277,15 @@ class Recovery:
         )
 
     def _counted(self, attempt: Attempt, failure: Failure, *, first_seen: datetime) -> Travel:
-        trace = "".join(traceback.format_exception(failure.error))
-        taken = record(failure, worker=self._worker, traceback=trace)
+        taken = record(failure, worker=self._worker, traceback=_trace(failure.error))
         return attempt.travel.failed(taken, first_seen=first_seen)
+
+
+def _trace(error: BaseException) -> str:
+    try:
+        return "".join(traceback.format_exception(error))
+    except Exception as second:  # noqa: BLE001 (an exception can be made so that it cannot be shown)
+        return f"(it cannot be shown: {type(second).__name__})"
 
 
 def _moved(attempt: Attempt, then: Then) -> Unit:

@@ -12,7 +12,7 @@ from headway.core.backoff import Exponential, NoJitter
 from headway.core.catalogue import EVERYTHING
 from headway.core.classify import Classifier
 from headway.core.errors import ConfigurationError
-from headway.core.event import Event, idempotency_key
+from headway.core.event import Event, exact_key, idempotency_key
 from headway.core.health import FloodRule, OutageRule
 from headway.core.policy import RetryConfig, RetryPolicy
 from headway.core.routing import checked_name, failed_queue_name, queue_name
@@ -45,13 +45,13 @@ class Subscription:
     data: msgspec.json.Decoder[Any] | None = None
     timeout: timedelta | None = None
 
-    def name_work(self, event: Event, operation: str) -> str:
-        """Give the idempotency key of an event."""
-        if self.dedup is None:
-            return idempotency_key(self.service, [event.event_id or operation])
+    def name_work(self, event: Event, operation: str) -> tuple[str, str]:
+        """Give the idempotency key of an event, as people are shown it and as it is recorded."""
         if callable(self.dedup):
-            return _checked_key(self.dedup(event))
-        return idempotency_key(self.service, _ids(event.data, self.dedup))
+            key = _checked_key(self.dedup(event))
+            return key, key
+        ids = _ids(event.data, self.dedup) if self.dedup else [event.event_id or operation]
+        return idempotency_key(self.service, ids), exact_key(self.service, ids)
 
     def ids(self, event: Event) -> list[str]:
         """Give the ids of the documents that an event is about."""
@@ -129,6 +129,7 @@ class Service:
         def decorate(handler: H) -> H:
             _check_handler(handler)
             self._check_free(event_type)
+            self._check_queue(name, event_type)
             coroutine = _is_coroutine(handler)
             if timeout is not None and not coroutine:
                 raise ConfigurationError(
@@ -151,6 +152,14 @@ class Service:
 
         return decorate
 
+    def _check_queue(self, queue: str, event_type: str) -> None:
+        for taken, other in self.subscriptions:
+            if taken == queue and other != event_type:
+                raise ConfigurationError(
+                    f"queue={queue!r} is not accepted for {event_type}: it takes {other}, and two "
+                    "events of one id could not be told apart in it; give each type its own"
+                )
+
     def _check_free(self, event_type: str) -> None:
         if any(taken == event_type for _, taken in self.subscriptions):
             raise ConfigurationError(
@@ -172,6 +181,11 @@ class Service:
 def _check_handler(handler: Handler) -> None:
     if not callable(handler):
         raise ConfigurationError(f"{handler!r} is no handler: decorate a function (event, work)")
+    plain = inspect.unwrap(handler)
+    if inspect.isgeneratorfunction(plain) or inspect.isasyncgenfunction(plain):
+        raise ConfigurationError(
+            f"{handler!r} is no handler: it has a yield in it, so calling it runs nothing"
+        )
     try:
         inspect.signature(handler).bind(None, None)
     except TypeError:
@@ -191,6 +205,7 @@ def _checked_key(key: object) -> str:
     """Refuse a key that would make every event a duplicate of every other."""
     if not isinstance(key, str) or not key:
         raise ValueError(f"dedup= gave {key!r:.80}: a text that names the work is needed")
+    key.encode()  # a text that cannot be written down is refused here
     return key
 
 

@@ -5,6 +5,7 @@ in one commit, together with the record that the event is done; or nothing does.
 """
 
 import inspect
+import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
@@ -14,7 +15,8 @@ from typing import Any
 import msgspec
 
 from headway.core.errors import DocumentNotFoundError, WorkOverError
-from headway.core.event import Event, encode
+from headway.core.event import Event, decode, encode
+from headway.core.routing import checked_name
 from headway.core.travel import Travel, instant
 from headway.core.writes import (
     ID,
@@ -89,11 +91,15 @@ class Work:
         """
         buffer = self._buffer
         buffer.check()
+        checked_name("event_type", event_type)
+        if event_id is not None and not isinstance(event_id, str):
+            raise ValueError(f"event_id={event_id!r} is not accepted: use a text")
         named = event_id or nth_id(buffer.key, len(buffer.outgoing))
         given = {} if data is None else data
-        event = Event(event_type, named, instant(self._now()), version, given)
+        body = encode(Event(event_type, named, instant(self._now()), version, given))
+        decode(body)  # what its receivers could not read is refused here, where it is made
         buffer.outgoing.append(
-            Message(body=encode(event), travel=Travel(operation=named), event_type=event_type)
+            Message(body=body, travel=Travel(operation=named), event_type=event_type)
         )
 
     def transaction(self, body: TransactionBody) -> None:
@@ -130,11 +136,16 @@ class Writing:
             self._write(InsertNew(self._name, copy))
 
     def add(self, document: Document) -> None:
-        """Append a document; if it has no `_id`, one is made for it."""
+        """Append a document; its `_id` is made for it."""
         copy = _copied(document)
+        if ID in copy:
+            raise ValueError(
+                f"{self._name}: add makes the {ID!r} of a document itself; use insert_new for one "
+                "with an id of its own"
+            )
         self._buffer.check()
         # Made from the work: the same in every attempt, and different for each document of it.
-        copy.setdefault(ID, nth_id(self._buffer.key, len(self._buffer.writes), "add"))
+        copy[ID] = nth_id(self._buffer.key, len(self._buffer.writes), "add")
         self._write(Add(self._name, copy))
 
     def update(
@@ -145,6 +156,9 @@ class Writing:
         If they do not, the handler runs again at once, within the same attempt. A document that
         is not there is DocumentNotFoundError.
         """
+        _check_id(self._name, document_id)
+        if ID in changes:
+            raise ValueError(f"{self._name}: {ID!r} names a document and cannot be changed")
         self._write(
             Update(
                 self._name,
@@ -156,6 +170,9 @@ class Writing:
 
     def increment(self, document_id: str, field: str, by: float = 1) -> None:
         """Add to a number; what is missing counts as 0."""
+        _check_id(self._name, document_id)
+        if not _is_number(by):
+            raise ValueError(f"{self._name}: by={by!r} is no number to add")
         self._write(Increment(self._name, document_id, field, by))
 
     def _write(self, write: Write) -> None:
@@ -210,6 +227,15 @@ class Collection(Writing):
     async def find(self, where: Mapping[str, Any], *, limit: int = 1000) -> list[Document]:
         """Give documents whose fields hold these values, in the order of their ids."""
         return await self._find(where, limit)
+
+
+def _is_number(by: object) -> bool:
+    return isinstance(by, int | float) and not isinstance(by, bool) and math.isfinite(by)
+
+
+def _check_id(collection: str, document_id: object) -> None:
+    if not isinstance(document_id, str) or not document_id:
+        raise ValueError(f"{collection}: {document_id!r} is no id: use a text")
 
 
 def _copied(document: Document) -> Document:

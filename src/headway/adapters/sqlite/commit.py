@@ -18,7 +18,7 @@ from headway.adapters.sqlite.documents import Changes
 from headway.adapters.sqlite.guard import Guard, UndoneError
 from headway.adapters.sqlite.savepoints import hold, release, undo
 from headway.adapters.sqlite.writer import Writer
-from headway.core.errors import KeyTakenError
+from headway.core.errors import KeyTakenError, TransactionEndedError
 from headway.ports.bus import Done
 from headway.ports.clock import Clock
 from headway.ports.commit import COMMITTED, DUPLICATE, LOST, Finish, Outcome, Unit
@@ -88,7 +88,9 @@ class _Group:
             try:
                 finish = self._refused.get(index) or self._one(connection, unit)
             except UndoneError as error:
-                self._refused[index] = Finish(Outcome.REFUSED, error=error)
+                refusal = TransactionEndedError(str(error))
+                refusal.__cause__ = error.__cause__
+                self._refused[index] = Finish(Outcome.REFUSED, error=refusal)
                 raise
             finishes.append(finish)
         return finishes

@@ -6,23 +6,44 @@ import sqlite3
 from collections.abc import Sequence
 from datetime import datetime
 from functools import lru_cache
-from typing import Any
 
 import msgspec
 
 from headway.adapters.sqlite.liveness import Worker
-from headway.adapters.sqlite.rows import TAKEN, TRAVEL_COLUMNS, Taken, seconds, travel_row
+from headway.adapters.sqlite.rows import (
+    TAKEN,
+    TRAVEL_COLUMNS,
+    Taken,
+    micros,
+    seconds,
+    size,
+    travel_row,
+)
 from headway.adapters.sqlite.statements import as_json
 from headway.ports.bus import Delivery, Done, HandedBack, Later, Parked, Then
 
-_ROWS = msgspec.json.Decoder(list[Taken])
+_Free = tuple[int, int, int]
+"""When it was due, its number and its size."""
 
+_ROWS = msgspec.json.Decoder(list[Taken])
+_FOUND = msgspec.json.Decoder(list[_Free])
+
+_BYTES_AT_ONCE = 32 * 2**20
+_QUEUES_AT_ONCE = 100
+"""SQLite joins no more than 500 selects."""
+
+_SIZE = f"{size('body')} + coalesce({size('history')}, 0)"
 _FREE = """
 select * from (
     select id, due from headway_items
     where token is null and queue = ? and due <= ? order by due, id limit ?
 )
 """
+_READ = f"""
+select json_group_array({TAKEN}) from headway_items
+where id in (select value from json_each(?))
+"""
+_BODY = "select body from headway_items where id = ?"
 _TAKE = """
 update headway_items
 set token = ?, taking = ?, first_seen = coalesce(first_seen, ?), begun = 0
@@ -60,30 +81,50 @@ def take(
 ) -> list[Delivery]:
     """Take at most `limit` that are due, the oldest first."""
     token, taking, at = worker.register(connection), worker.next_taking(), seconds(now)
-    values: list[Any] = []
-    for queue in queues:
-        values += (queue, at, limit)
-    found = connection.execute(_due(len(queues)), (*values, limit)).fetchone()[0]
-    rows = sorted(_ROWS.decode(found), key=_age)
+    ids = as_json(_due(connection, queues, limit, at))
+    rows = sorted(_ROWS.decode(connection.execute(_READ, (ids,)).fetchone()[0]), key=_age)
     if not rows:
         return []
-    ids = as_json([row.id for row in rows])
     connection.execute(_TAKE, (token, taking, at, ids))
-    return [row.delivery(token, taking, now) for row in rows]
+    return [row.delivery(_body(connection, row), token, taking, now) for row in rows]
 
 
-@lru_cache(maxsize=64)
-def _due(queues: int) -> str:
+def _due(connection: sqlite3.Connection, queues: Sequence[str], limit: int, at: float) -> list[int]:
+    """Choose what is due, the oldest first: as much as one answer can hold, and at least one."""
+    names, found = list(dict.fromkeys(queues)), list[_Free]()
+    for start in range(0, len(names), _QUEUES_AT_ONCE):
+        chunk = names[start : start + _QUEUES_AT_ONCE]
+        values = [value for queue in chunk for value in (queue, at, limit)]
+        answer = connection.execute(_free(len(chunk)), (*values, limit)).fetchone()[0]
+        found += _FOUND.decode(answer)
+    ids, total = list[int](), 0
+    for _, number, its_size in sorted(found)[:limit]:
+        total += its_size
+        if ids and total > _BYTES_AT_ONCE:
+            break
+        ids.append(number)
+    return ids
+
+
+@lru_cache(maxsize=128)
+def _free(queues: int) -> str:
     # Each queue gives its own oldest by its index, so the cost does not grow with the backlog.
     free = " union all ".join([_FREE] * queues)
     return f"""
-    select json_group_array({TAKEN}) from headway_items
+    select json_group_array(json_array({micros("due")}, id, {_SIZE})) from headway_items
     where id in (select id from ({free}) order by due, id limit ?)
     """
 
 
 def _age(row: Taken) -> tuple[int, int]:
     return row.due, row.id
+
+
+def _body(connection: sqlite3.Connection, row: Taken) -> bytes:
+    if row.body is not None:
+        return row.body.encode() if row.is_text else bytes.fromhex(row.body)
+    body: str | bytes = connection.execute(_BODY, (row.id,)).fetchone()[0]
+    return body.encode() if isinstance(body, str) else body
 
 
 def next_due(connection: sqlite3.Connection, queues: Sequence[str]) -> float | None:
