@@ -35,7 +35,7 @@ async def test_services_of_a_module_run_together_and_pass_events_on(site: Site) 
     assert sorted(int(str(mail["order"])) for mail in site.documents("mails")) == list(range(20))
     assert site.headway("verify").returncode == 0
     messages = [str(line["message"]) for line in lines(site)]
-    assert re.fullmatch(r"Running orders, mailer \(.+:\d+\)", messages[0])
+    assert re.fullmatch(r"Running orders, mailer \(process \d+\)", messages[0])
     assert re.fullmatch(r"Stopped \(process \d+\)", messages[-1])
 
 

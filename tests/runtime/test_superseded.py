@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from headway import Event, Work
 from headway.core.health import FloodRule
 from headway.core.letter import Letter
 from headway.runtime.failed import FailedQueues
@@ -178,3 +179,27 @@ async def test_many_are_counted_page_by_page(office: Office, count: int) -> None
     await office.trial.run()
     office.put(*(str(n) for n in range(0, count, 2)), status="processed")
     assert await office.failed.count_superseded("chunking") == len(range(0, count, 2))
+
+
+async def test_a_letter_whose_work_was_sent_anew_and_done_is_superseded() -> None:
+    orders = Service("orders")
+
+    @orders.on("OrderPlaced", dedup="order")
+    async def handle(event: Event, work: Work) -> None:
+        if event.data.get("bad"):
+            raise ValueError("bad")
+        work.documents("sold").increment("all", "orders")
+
+    trial = Trial(orders)
+    for bad in (True, True, False):
+        await trial.publish("OrderPlaced", {"order": "a", "bad": bad})
+        await trial.run()
+    await trial.publish("OrderPlaced", {"order": "b", "bad": True})
+    await trial.run()
+    queues = FailedQueues(trial.engine, trial.clock)
+    letters = await queues.inspect("orders")
+    about = {letter.letter_id: letter.original_event["data"]["order"] for letter in letters}
+    overtaken = await queues.superseded(letters)
+    assert sorted(about[each] for each in overtaken) == ["a", "a"]
+    report = await queues.requeue("orders")
+    assert (report.done, len(report.skipped)) == (1, 2)

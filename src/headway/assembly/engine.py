@@ -17,5 +17,5 @@ def open_engine(
     chance: Chance = CHANCE,
 ) -> Engine:
     """Open an engine; without a URL, the one that HEADWAY_BUS names. Its bus has to be closed."""
-    found = read_engine_url(name, url or bus_url())
+    found = read_engine_url("--bus" if url else name, url or bus_url())
     return sqlite_engine(found.path, clock, chance, synchronous=found.synchronous)

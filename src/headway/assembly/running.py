@@ -5,13 +5,13 @@ import logging
 import os
 import signal
 import socket
-import sys
 from collections.abc import Callable, Sequence
 
 from headway.assembly.engine import open_engine
 from headway.assembly.reporting import error_reporter
 from headway.assembly.retrying import CHANCE, CLOCK, LOGS
 from headway.assembly.settings import retry_config
+from headway.assembly.terminal import Terminal
 from headway.core.errors import ConfigurationError
 from headway.ports.engine import Engine
 from headway.ports.observer import Observer
@@ -69,11 +69,11 @@ async def run_services(
 
 def _take_signals(loop: asyncio.AbstractEventLoop, worker: Worker) -> Sequence[signal.Signals]:
     """Let signals be noted by the loop, so that nothing is ever raised in the middle of work."""
+    terminal = Terminal()
     orders = {
         signal.SIGTERM: worker.stop,
         signal.SIGINT: worker.stop,
-        # Somebody who closes the terminal that a service was started in means it to end.
-        signal.SIGHUP: worker.stop if sys.stdin.isatty() else lambda: _reload(worker),
+        signal.SIGHUP: lambda: worker.stop() if terminal.is_gone() else _reload(worker),
     }
     taken = []
     for number, order in orders.items():

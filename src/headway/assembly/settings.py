@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping
+from difflib import get_close_matches
 from pathlib import Path
 
 from headway.core.engine_url import DEFAULT_URL
@@ -49,9 +50,21 @@ def retry_config() -> RetryConfig:
     return RetryConfig.from_mapping(environment())
 
 
+_OWN = ("HEADWAY_BUS", "HEADWAY_STORE", SETTINGS_FILE)
+
+
+def _refuse_misspelt(settings: Mapping[str, str]) -> None:
+    for name in settings:
+        if name.startswith("HEADWAY_") and name not in _OWN:
+            meant = get_close_matches(name, _OWN, n=1)
+            if meant:
+                raise ConfigurationError(f"{name} is no setting: did you mean {meant[0]}?")
+
+
 def bus_url() -> str:
     """Give the engine that is meant if none is named."""
     settings = environment()
+    _refuse_misspelt(settings)
     bus = settings.get("HEADWAY_BUS") or DEFAULT_URL
     store = settings.get("HEADWAY_STORE") or bus
     if store != bus:

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 
+from headway.assembly.terminal import Terminal
 from headway.core.backoff import Exponential, NoJitter
 from headway.core.errors import ConfigurationError
 from headway.ports.clock import Clock
@@ -48,10 +49,7 @@ class Supervisor:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop.set)
-        if sys.stdin.isatty():  # the end of the terminal that it was started in
-            loop.add_signal_handler(signal.SIGHUP, self._stop.set)
-        else:
-            loop.add_signal_handler(signal.SIGHUP, self._pass_on, signal.SIGHUP)
+        loop.add_signal_handler(signal.SIGHUP, self._hang_up, Terminal())
         places = [asyncio.create_task(self._keep(place)) for place in range(self._workers)]
         stopping = asyncio.create_task(self._until_stopped())
         await asyncio.wait([*places, stopping], return_when=asyncio.FIRST_COMPLETED)
@@ -61,6 +59,12 @@ class Supervisor:
         stopping.cancel()
         if self._refused:
             raise ConfigurationError("a worker could not start; it said why above")
+
+    def _hang_up(self, terminal: Terminal) -> None:
+        if terminal.is_gone():
+            self._stop.set()
+        else:
+            self._pass_on(signal.SIGHUP)
 
     async def _until_stopped(self) -> None:
         await self._stop.wait()

@@ -37,6 +37,8 @@ class Letter(msgspec.Struct, frozen=True, kw_only=True):
     attempts: tuple[AttemptRecord, ...] = ()
     """Of very many or very long ones, those that still fit."""
     requeues: int = 0
+    done_key: str = ""
+    """Under which this end is recorded: work that was done since under the same key comes after."""
     collection: str = ""
     document_ids: tuple[str, ...] = ()
     """The documents that the event is about, and their collection, where its handler names them."""
@@ -69,6 +71,7 @@ def write_letter(
     error_type: str,
     now: datetime,
     headers: Mapping[str, str] | None = None,
+    done_key: str = "",
     collection: str = "",
     document_ids: Sequence[str] = (),
 ) -> Letter:
@@ -91,6 +94,7 @@ def write_letter(
         headers=dict(headers or {}),
         attempts=travel.history,
         requeues=travel.requeues,
+        done_key=done_key,
         collection=collection,
         document_ids=tuple(document_ids),
     )

@@ -47,10 +47,10 @@ def is_same_or_done(found: "DoneRecord", queue: str, operation: str) -> bool:
     return found.ended in SWALLOWS or (found.queue, found.operation) == (queue, operation)
 
 
-def key_after(key: str, failed: "DoneRecord") -> str:
-    """Give the key for work whose own key is taken by work that failed."""
+def key_after(key: str, operation: str) -> str:
+    """Give the key for work whose own key is taken by an operation that failed."""
     base = key.partition(_AFTER)[0]
-    digest = sha256(f"{key}{failed.operation}".encode()).hexdigest()[:16]
+    digest = sha256(f"{key}{operation}".encode()).hexdigest()[:16]
     return f"{base}{_AFTER}{digest}"
 
 

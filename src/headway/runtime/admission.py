@@ -86,7 +86,7 @@ class Admission:
                     ended.add(attempt)
                     admitted.endings.append(attempt.recovery.known(attempt, record))
                 else:
-                    attempt.key = key_after(attempt.key, record)
+                    attempt.key = key_after(attempt.key, record.operation)
                     again.append(attempt)
             looked_for = again
         return [attempt for attempt in read if attempt not in ended] if ended else read

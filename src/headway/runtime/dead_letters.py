@@ -46,6 +46,7 @@ def dead(
         error_type=type(error).__name__,
         message=words(error),
         now=now,
+        done_key=attempt.key,
         documents=_documents(attempt),
     )
     unit = Unit(
@@ -132,6 +133,7 @@ def _letter(
     error_type: str,
     message: str,
     now: datetime,
+    done_key: str = "",
     documents: tuple[str, Sequence[str]] = ("", ()),
 ) -> Letter:
     return write_letter(
@@ -145,6 +147,7 @@ def _letter(
         last_error=hidden(f"{error_type}: {message}")[:LONGEST_MESSAGE],
         error_type=error_type,
         now=now,
+        done_key=done_key,
         collection=documents[0],
         document_ids=documents[1],
     )

@@ -44,6 +44,7 @@ class FailedQueues:
     ) -> None:
         self._letters = engine.letters
         self._documents = engine.documents
+        self._records = engine.records
         self._places = engine.places
         self._clock = clock
         self._who = who
@@ -85,10 +86,10 @@ class FailedQueues:
     async def superseded(self, letters: Sequence[Letter]) -> Collection[str]:
         """Give the ids of those that are superseded.
 
-        That is: each of their documents has been processed since, or another operation has begun to
-        work on it.
+        That is: the same work was sent anew and done, or each of their documents has been processed
+        since, or another operation has begun to work on it.
         """
-        return await find_superseded(self._documents, letters)
+        return await find_superseded(self._documents, self._records, letters)
 
     async def count_superseded(self, queue: str) -> int:
         """Count the letters of a queue that are superseded; every letter is read for it."""

@@ -20,7 +20,7 @@ class Which:
     limit: int | None = None
 
     def means(self, letter: Letter) -> bool:
-        if self.ids and letter.letter_id not in self.ids:
+        if self.ids and not any(letter.letter_id.startswith(each) for each in self.ids):
             return False
         return self.error_type is None or letter.error_type == self.error_type
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import os
 from collections.abc import Coroutine, Sequence
 from dataclasses import asdict, dataclass
 from datetime import timedelta
@@ -145,7 +146,7 @@ class Worker:
         queues = [queue for each in self._recoveries for queue in each.service.queues()]
         await self._engine.bus.open(queues)
         names = ", ".join(recovery.service.name for recovery in self._recoveries)
-        _LOG.info("Running %s (%s)", names, self._name)
+        _LOG.info("Running %s (process %d)", names, os.getpid())
         committing = asyncio.create_task(self._committer.run())
         feeding = asyncio.create_task(self._feeder.run())
         keeping = asyncio.create_task(self._housekeeping.run())

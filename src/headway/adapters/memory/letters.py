@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from headway.adapters.memory.state import State
-from headway.core.errors import LetterGoneError
+from headway.core.errors import ConfigurationError, LetterGoneError
 from headway.core.letter import Letter
 from headway.ports.bus import Message
 from headway.ports.clock import Clock
@@ -44,13 +44,24 @@ class MemoryLetters:
         letter = self._state.letters.get(queue, {}).get(letter_id)
         if letter is None:
             return False
+        ended = Ended.REQUEUED if message.queue == letter.queue else Ended.MOVED
+        if ended is Ended.MOVED and letter.queue:
+            self._refuse_what_is_there(message)
         for name in self._state.routes(message):
             self._state.put(name, message.body, message.travel, self._clock.now())
-        ended = Ended.REQUEUED if message.queue == letter.queue else Ended.MOVED
         return self._state.decided(queue, letter_id, ended)
 
     async def remove(self, queue: str, letter_ids: Sequence[str]) -> int:
         return sum(self._state.decided(queue, one, Ended.PURGED) for one in letter_ids)
+
+    def _refuse_what_is_there(self, message: Message) -> None:
+        """Nobody could tell two ways of one operation through one queue apart."""
+        operation = message.travel.operation
+        if (message.queue, operation) in self._state.accepted:
+            raise ConfigurationError(
+                f"queue={message.queue!r} is not accepted for this letter: operation "
+                f"{operation!r} is in that queue's books already; requeue it to its own queue"
+            )
 
 
 def _summed_up(name: str, letters: Sequence[Letter]) -> FailedQueue:

@@ -1,6 +1,7 @@
 """The store of the memory engine: documents, done-records, and a commit that does not settle."""
 
 import copy
+import inspect
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
@@ -131,13 +132,11 @@ def carry_out(state: State, unit: Unit) -> Finish:
     try:
         changed, skipped = _changes(state, unit.writes)
         _run(unit.bodies, state.tables)
-    except BaseException as error:
+    except BaseException as error:  # noqa: BLE001 (no body may end the task of all)
         if unit.bodies:
             state.tables.clear()
             state.tables.update(before)
-        if isinstance(error, Exception):
-            return Finish(Outcome.REFUSED, error=error)
-        raise
+        return Finish(Outcome.REFUSED, error=_refusal(error))
     for (collection, one), document in changed.items():
         state.documents.setdefault(collection, {})[one] = document
     return Finish(Outcome.COMMITTED, skipped=skipped)
@@ -157,7 +156,26 @@ def _changes(state: State, writes: Sequence[Write]) -> tuple[dict[tuple[str, str
 
 def _run(bodies: Sequence[TransactionBody], tables: dict[str, Any]) -> None:
     for body in bodies:
-        body(tables)
+        _refuse_what_has_not_run(body(tables))
+
+
+def _refuse_what_has_not_run(answer: object) -> None:
+    if inspect.iscoroutine(answer) or inspect.isgenerator(answer):
+        answer.close()
+    elif not (inspect.isasyncgen(answer) or inspect.isawaitable(answer)):
+        return
+    raise TypeError(
+        f"the body gave back a {type(answer).__name__}, of which nothing has run: make it a plain "
+        "function that does its work before it returns"
+    )
+
+
+def _refusal(error: BaseException) -> Exception:
+    if isinstance(error, Exception):
+        return error
+    refusal = RuntimeError(f"the body raised {type(error).__name__}: {error}")
+    refusal.__cause__ = error
+    return refusal
 
 
 def keep_record(state: State, unit: Unit, record: DoneRecord) -> None:

@@ -5,12 +5,11 @@ and then whether the file has changed, which costs microseconds, and only while 
 """
 
 import asyncio
-import sqlite3
 import threading
 from contextlib import suppress
 from datetime import timedelta
 
-from headway.adapters.sqlite.connection import Location, connect
+from headway.adapters.sqlite.connection import Connection, Location, connect
 from headway.adapters.sqlite.reader import Readers
 from headway.ports.clock import Clock
 
@@ -28,7 +27,7 @@ class Bell:
         self._lock = threading.Lock()
         self._waiting: set[asyncio.Future[None]] = set()
         self._version = 0
-        self._watching: sqlite3.Connection | None = None
+        self._watching: Connection | None = None
         self._asked = clock.now() - EVERY
 
     def ring(self) -> None:
@@ -68,6 +67,9 @@ class Bell:
         if now - self._asked < EVERY / 2:
             return
         self._asked = now
+        if self._watching is not None and not self._location.holds(self._watching):
+            self._watching.close()
+            self._watching, self._version = None, 0
         if self._watching is None:
             self._watching = await self._readers.alone(lambda: connect(self._location))
         # Asked on the event loop's own thread: it reads one number of shared memory and waits for

@@ -12,7 +12,7 @@ from headway.adapters.sqlite.reader import Readers
 from headway.adapters.sqlite.rows import instant, seconds
 from headway.adapters.sqlite.statements import as_json, insert
 from headway.adapters.sqlite.writer import Writer
-from headway.core.errors import LetterGoneError
+from headway.core.errors import ConfigurationError, LetterGoneError
 from headway.core.letter import Letter
 from headway.ports.bus import Message
 from headway.ports.clock import Clock
@@ -37,6 +37,7 @@ _DECIDE = """
 update headway_done set ended = ?
 where letter = ? and letter is not null and ended = 'failed' and failed_queue in ('', ?)
 """
+_ACCEPTED = "select 1 from headway_accepted where (queue, operation) = (?, ?)"
 _BEFORE_ALL = -1
 
 
@@ -84,6 +85,8 @@ class SqliteLetters:
             if found is None:
                 return False
             ended = Ended.REQUEUED if message.queue == found[1] else Ended.MOVED
+            if ended is Ended.MOVED and found[1]:
+                _refuse_what_is_there(connection, message)
             _decided(connection, queue, letter_id, ended)
             publishing.publish(connection, [message], now)
             return True
@@ -115,6 +118,16 @@ def write(connection: sqlite3.Connection, queue: str, letters: Sequence[Letter])
         for letter in letters
     ]
     insert(connection, _INTO, rows)
+
+
+def _refuse_what_is_there(connection: sqlite3.Connection, message: Message) -> None:
+    """Nobody could tell two ways of one operation through one queue apart."""
+    operation = message.travel.operation
+    if connection.execute(_ACCEPTED, (message.queue, operation)).fetchone() is not None:
+        raise ConfigurationError(
+            f"queue={message.queue!r} is not accepted for this letter: operation {operation!r} is "
+            "in that queue's books already; requeue it to its own queue"
+        )
 
 
 def _decided(connection: sqlite3.Connection, queue: str, letter_id: str, ended: Ended) -> bool:

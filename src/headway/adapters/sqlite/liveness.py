@@ -16,11 +16,12 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from headway.adapters.sqlite.connection import Location
+from headway.adapters.sqlite.connection import Connection, Location
 from headway.adapters.sqlite.process import Process, this_process
 from headway.adapters.sqlite.rows import seconds
 from headway.adapters.sqlite.schema import open_file
 from headway.adapters.sqlite.turnstile import Turnstile
+from headway.core.errors import ConfigurationError
 from headway.ports.chance import Chance
 from headway.ports.clock import Clock
 
@@ -96,7 +97,7 @@ class Liveness:
         self._lease = lease
         self._every = lease / BEATS
         self._turnstile = Turnstile(location)
-        self._connection: sqlite3.Connection | None = None
+        self._connection: Connection | None = None
         self._watches: dict[str, _Watch] = {}
         self._looked: datetime | None = None
         self._lock = threading.Lock()
@@ -128,7 +129,7 @@ class Liveness:
     def _run(self) -> None:
         while not self._stop.wait(self._every.total_seconds()):
             # The next round tries again; meanwhile our watch stands still, and so does everybody's.
-            with suppress(sqlite3.Error, OSError):
+            with suppress(sqlite3.Error, OSError, ConfigurationError):
                 self.look()
 
     def _round(self, pid: int | None) -> int:
@@ -173,7 +174,9 @@ class Liveness:
         self._watches = watches
         return dead
 
-    def _connected(self) -> sqlite3.Connection:
+    def _connected(self) -> Connection:
+        if self._connection is not None and not self._location.holds(self._connection):
+            self._let_go()
         if self._connection is None:
             # A beat has to be seen, not to outlive a power cut.
             self._connection = open_file(self._location, synchronous="normal")

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import TypeVar
 
-from headway.adapters.sqlite.connection import Location
+from headway.adapters.sqlite.connection import Connection, Location
 from headway.adapters.sqlite.schema import open_file
 
 T = TypeVar("T")
@@ -22,7 +22,7 @@ class Readers:
     def __init__(self, location: Location) -> None:
         self._location = location
         self._own = threading.local()
-        self._opened: list[sqlite3.Connection] = []
+        self._opened: list[Connection] = []
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="headway-reader")
 
     async def run(self, read: Callable[[sqlite3.Connection], T]) -> T:
@@ -51,8 +51,12 @@ class Readers:
                 with suppress(sqlite3.Error):
                     connection.execute("rollback")
 
-    def _connection(self) -> sqlite3.Connection:
-        connection: sqlite3.Connection | None = getattr(self._own, "connection", None)
+    def _connection(self) -> Connection:
+        connection: Connection | None = getattr(self._own, "connection", None)
+        if connection is not None and not self._location.holds(connection):
+            self._opened.remove(connection)
+            connection.close()
+            connection = self._own.connection = None
         if connection is None:
             connection = open_file(self._location)
             self._opened.append(connection)

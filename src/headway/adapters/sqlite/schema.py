@@ -7,7 +7,7 @@ it bears none.
 
 import sqlite3
 
-from headway.adapters.sqlite.connection import Location, connect
+from headway.adapters.sqlite.connection import Connection, Location, connect
 
 APPLICATION = 0x48647779
 """What marks a file as ours: "Hdwy"."""
@@ -118,7 +118,7 @@ _TABLES = (
 )
 
 
-def open_file(location: Location, *, synchronous: str | None = None) -> sqlite3.Connection:
+def open_file(location: Location, *, synchronous: str | None = None) -> Connection:
     """Connect to the file, with the tables in it."""
     connection = connect(location, synchronous=synchronous)
     try:

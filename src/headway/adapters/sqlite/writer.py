@@ -13,7 +13,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Generic, TypeVar
 
-from headway.adapters.sqlite.connection import Location
+from headway.adapters.sqlite.connection import Connection, Location
 from headway.adapters.sqlite.guard import Guard, UndoneError, in_transaction
 from headway.adapters.sqlite.savepoints import BEGIN, COMMIT, hold, release, undo
 from headway.adapters.sqlite.schema import open_file
@@ -55,7 +55,10 @@ class Writer:
         self.guard = Guard()
         self._location = location
         self._turnstile = Turnstile(location)
-        self._connection: sqlite3.Connection | None = None
+        self.greeting: Work[None] | None = None
+        """What has to be in a file that was put in the place of another."""
+        self._connection: Connection | None = None
+        self._is_replaced = False
         self._waiting: list[_Request[Any]] = []
         self._wake = threading.Condition()
         self._thread: threading.Thread | None = None
@@ -113,6 +116,8 @@ class Writer:
         with self._turnstile:
             while True:
                 connection.execute(BEGIN)
+                if self._is_replaced and self.greeting is not None:
+                    self.greeting(connection)
                 try:
                     for request in group:
                         if not request.future.cancelled():
@@ -124,15 +129,19 @@ class Writer:
                 else:
                     break
             connection.execute(COMMIT)
+        self._is_replaced = False
         if connection.isolation_level is not None:  # a body changed it; here it harms nobody
             connection.isolation_level = None
 
-    def _connected(self) -> sqlite3.Connection:
+    def _connected(self) -> Connection:
+        if self._connection is not None and not self._location.holds(self._connection):
+            self._is_replaced = True
+            self._let_go()
         if self._connection is None:
             self._connection = self._open()
         return self._connection
 
-    def _open(self) -> sqlite3.Connection:
+    def _open(self) -> Connection:
         connection = open_file(self._location)
         self.guard.watch(connection)
         return connection

@@ -19,8 +19,6 @@ from headway.core.showing import shown
 
 # What JSON may hold as it is, and what a terminal obeys or turns around all the same.
 _UNSAFE_IN_JSON = re.compile("[\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]")
-_MANY = 20
-"""From here on a bar is worth its flicker."""
 
 
 def harmless(text: str) -> Text:
@@ -82,7 +80,7 @@ def show_table(
 def bar(words: str) -> Iterator[Callable[[int, int], None]]:
     """Show a bar for many steps on a terminal; call what is given with how far, of how many."""
     console = Console(stderr=True)
-    with Progress(
+    progress = Progress(
         TextColumn("{task.description}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
@@ -90,13 +88,19 @@ def bar(words: str) -> Iterator[Callable[[int, int], None]]:
         console=console,
         transient=True,
         disable=not console.is_terminal,
-    ) as progress:
-        task = progress.add_task(words, total=None, visible=False)
+    )
+    task = progress.add_task(words, total=None)
 
-        def move(to: int, of: int) -> None:
-            progress.update(task, completed=to, total=of, visible=of >= _MANY)
+    def move(to: int, of: int) -> None:
+        # Not before there is something to show: it would wipe out whatever is asked first.
+        if of > 1:
+            progress.start()
+            progress.update(task, completed=to, total=of)
 
+    try:
         yield move
+    finally:
+        progress.stop()
 
 
 @contextlib.contextmanager

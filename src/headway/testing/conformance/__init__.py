@@ -21,6 +21,7 @@ _MODULES = (
     "units",
     "repetition",
     "effects",
+    "bodies",
     "records",
     "documents",
     "letters",

@@ -1,9 +1,12 @@
 """The whole suite for a finisher."""
 
+from headway.testing.conformance.bodies import BodiesConformance
 from headway.testing.conformance.effects import EffectsConformance
 from headway.testing.conformance.repetition import RepetitionConformance
 from headway.testing.conformance.units import UnitsConformance
 
 
-class CommitConformance(UnitsConformance, RepetitionConformance, EffectsConformance):
+class CommitConformance(
+    BodiesConformance, UnitsConformance, RepetitionConformance, EffectsConformance
+):
     """What `headway.ports.commit` promises."""

@@ -12,6 +12,7 @@ from headway.ports.records import Ended
 from headway.testing.conformance.examples import (
     MAILS,
     ORDERS,
+    PLACED,
     failing,
     key_of,
     letter_for,
@@ -23,9 +24,10 @@ from headway.testing.conformance.examples import (
     publish,
     sent_again,
     take_one,
+    unit,
     well_travelled,
 )
-from headway.testing.conformance.harness import EngineHarness
+from headway.testing.conformance.harness import Capability, EngineHarness
 
 NAMES = [f"operation-{number}" for number in range(7)]
 FAILED = ORDERS.failed
@@ -212,6 +214,33 @@ class LettersConformance:
         )
         assert isinstance(error, ConfigurationError)
         assert list(await engine.letters.read(FAILED, 10)) == [letter]
+
+    async def test_a_letter_is_not_sent_to_a_queue_that_had_the_same_operation(
+        self, harness: EngineHarness
+    ) -> None:
+        harness.needs(Capability.ACCEPTED)
+        engine = await opened(harness)
+        await engine.bus.publish([message("both", event_type=PLACED)])
+        failed = failing(await take_one(harness, engine), harness.clock.now())
+        await engine.finisher.finish([failed])
+        letter = failed.letter
+        assert letter is not None
+        elsewhere = msgspec.structs.replace(sent_again(letter), queue=MAILS.name)
+        mail = await take_one(harness, engine, MAILS.name)
+        for settled in (False, True):
+            if settled:
+                await engine.finisher.finish([unit(mail, harness.clock.now())])
+            (error,) = await asyncio.gather(
+                engine.letters.requeue(FAILED, letter.letter_id, elsewhere), return_exceptions=True
+            )
+            assert isinstance(error, ConfigurationError)
+            assert MAILS.name in str(error)
+            assert "'both'" in str(error)
+        assert list(await engine.letters.read(FAILED, 10)) == [letter]
+        await nothing_due(harness, engine, ORDERS.name, MAILS.name)
+        assert await engine.places.astray(5) == (0, [])
+        assert await engine.letters.requeue(FAILED, letter.letter_id, sent_again(letter)) is True
+        await take_one(harness, engine)
 
     async def test_the_record_says_what_a_person_decided(self, harness: EngineHarness) -> None:
         engine = await opened(harness)

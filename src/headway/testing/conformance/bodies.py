@@ -1,0 +1,68 @@
+"""What no body of the user's own can do: end those who commit it, or leave its work for later."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any
+
+from headway.core.writes import Increment
+from headway.ports.commit import Finish, Outcome
+from headway.testing.conformance.examples import kinds, opened, publish, take, unit
+from headway.testing.conformance.harness import EngineHarness
+
+ENDS = (SystemExit(3), KeyboardInterrupt(), asyncio.CancelledError(), GeneratorExit())
+
+
+class BodiesConformance:
+    """A body is refused alone, whatever it does."""
+
+    async def test_what_ends_programs_only_refuses_the_unit(self, harness: EngineHarness) -> None:
+        def raising(error: BaseException) -> Callable[[Any], None]:
+            def body(_: Any) -> None:
+                raise error
+
+            return body
+
+        finishes = await _finished(harness, [raising(error) for error in ENDS])
+        for finish, error in zip(finishes, ENDS, strict=True):
+            assert isinstance(finish.error, Exception)
+            assert type(error).__name__ in str(finish.error)
+
+    async def test_a_body_of_which_nothing_has_run_is_refused(self, harness: EngineHarness) -> None:
+        def generates(_: Any) -> Iterator[None]:
+            yield
+
+        async def awaits(_: Any) -> None:
+            pass
+
+        async def generates_later(_: Any) -> AsyncIterator[None]:
+            yield
+
+        def gives_a_generator(_: Any) -> object:
+            return (number for number in range(3))
+
+        bodies = [generates, awaits, generates_later, gives_a_generator]
+        for finish in await _finished(harness, bodies):
+            assert isinstance(finish.error, TypeError)
+            assert "nothing has run" in str(finish.error)
+
+
+async def _finished(harness: EngineHarness, bodies: list[Callable[[Any], object]]) -> list[Finish]:
+    """Let units with these bodies be refused, among others that are committed."""
+    engine = await opened(harness)
+    mixed: list[tuple[Callable[[Any], object], ...]] = [(), *((body,) for body in bodies), ()]
+    await publish(engine, *(f"operation-{number}" for number in range(len(mixed))))
+    taken = await take(harness, engine, len(mixed))
+    now, writes = harness.clock.now(), (Increment("docs", "counter", "n"),)
+    finishes = await engine.finisher.finish(
+        [
+            unit(delivery, now, writes=writes, bodies=its)
+            for delivery, its in zip(taken, mixed, strict=True)
+        ]
+    )
+    assert kinds(finishes) == [
+        Outcome.COMMITTED,
+        *(Outcome.REFUSED for _ in bodies),
+        Outcome.COMMITTED,
+    ]
+    assert (await engine.documents.fetch("docs", ["counter"]))["counter"]["n"] == 2
+    return list(finishes[1:-1])
