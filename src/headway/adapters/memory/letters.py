@@ -55,9 +55,19 @@ class MemoryLetters:
         return sum(self._state.decided(queue, one, Ended.PURGED) for one in letter_ids)
 
     def _refuse_what_is_there(self, message: Message) -> None:
-        """Nobody could tell two ways of one operation through one queue apart."""
-        operation = message.travel.operation
-        if (message.queue, operation) in self._state.accepted:
+        """Nobody could tell two ways of one operation through one queue apart.
+
+        What was moved away from a queue may come back to it.
+        """
+        state, operation = self._state, message.travel.operation
+        owned = (message.queue or "", operation)
+        records = (kept.record for kept in state.records.values())
+        ends = [each.ended for each in records if (each.queue, each.operation) == owned]
+        letters = (letter for its in state.letters.values() for letter in its.values())
+        is_there = any(item.owned == owned for item in state.items.values()) or any(
+            (letter.queue, letter.operation) == owned for letter in letters
+        )
+        if owned in state.accepted and (is_there or ends[-1:] != [Ended.MOVED]):
             raise ConfigurationError(
                 f"queue={message.queue!r} is not accepted for this letter: operation "
                 f"{operation!r} is in that queue's books already; requeue it to its own queue"

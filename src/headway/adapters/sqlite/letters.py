@@ -13,7 +13,8 @@ from headway.adapters.sqlite.rows import instant, seconds
 from headway.adapters.sqlite.statements import as_json, insert
 from headway.adapters.sqlite.writer import Writer
 from headway.core.errors import ConfigurationError, LetterGoneError
-from headway.core.letter import Letter
+from headway.core.event import FIRST_GENERATION
+from headway.core.letter import Letter, letter_id
 from headway.ports.bus import Message
 from headway.ports.clock import Clock
 from headway.ports.letters import FailedQueue
@@ -37,7 +38,20 @@ _DECIDE = """
 update headway_done set ended = ?
 where letter = ? and letter is not null and ended = 'failed' and failed_queue in ('', ?)
 """
-_ACCEPTED = "select 1 from headway_accepted where (queue, operation) = (?, ?)"
+_ACCEPTED = "select 1 from headway_accepted where queue = ? and operation = ?"
+_IS_THERE = """
+select 1 from headway_items where generation <> '0' and queue = ?1 and operation = ?2
+union all select 1 from headway_letters where source_queue = ?1 and operation = ?2
+"""
+# By two indexes: the record of the first generation by its letter, those of others by their names.
+_LAST_END = """
+select ended from (
+    select id, ended from headway_done where letter = ?3
+    union all
+    select id, ended from headway_done where generation <> '0' and queue = ?1 and operation = ?2
+)
+order by id desc limit 1
+"""
 _BEFORE_ALL = -1
 
 
@@ -121,11 +135,20 @@ def write(connection: sqlite3.Connection, queue: str, letters: Sequence[Letter])
 
 
 def _refuse_what_is_there(connection: sqlite3.Connection, message: Message) -> None:
-    """Nobody could tell two ways of one operation through one queue apart."""
-    operation = message.travel.operation
-    if connection.execute(_ACCEPTED, (message.queue, operation)).fetchone() is not None:
+    """Nobody could tell two ways of one operation through one queue apart.
+
+    What was moved away from a queue may come back to it.
+    """
+    queue, operation = message.queue or "", message.travel.operation
+    owned = (queue, operation)
+    if connection.execute(_ACCEPTED, owned).fetchone() is None:
+        return
+    first = letter_id(queue, operation, FIRST_GENERATION)
+    last = connection.execute(_LAST_END, (*owned, first)).fetchone()
+    is_there = connection.execute(_IS_THERE, owned).fetchone() is not None
+    if is_there or last != (Ended.MOVED,):
         raise ConfigurationError(
-            f"queue={message.queue!r} is not accepted for this letter: operation {operation!r} is "
+            f"queue={queue!r} is not accepted for this letter: operation {operation!r} is "
             "in that queue's books already; requeue it to its own queue"
         )
 
