@@ -171,8 +171,10 @@ async def test_a_body_that_is_interrupted_leaves_nothing_either(harness: MemoryH
         tables["new"] = 1
         raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt):
-        await engine.finisher.finish([unit(delivery, harness.clock.now(), bodies=(interrupted,))])
+    (finish,) = await engine.finisher.finish(
+        [unit(delivery, harness.clock.now(), bodies=(interrupted,))]
+    )
+    assert finish.outcome is Outcome.REFUSED
     assert harness.state.tables == {}
     assert list(await engine.bus.settle([(delivery, Done())])) == [True]
 

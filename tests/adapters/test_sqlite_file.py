@@ -101,6 +101,28 @@ async def test_ports_work_without_opening_the_bus(tmp_path: Path) -> None:
     await engine.bus.close()
 
 
+@pytest.mark.parametrize("kind", ["missing", "empty", "theirs"])
+async def test_reading_makes_no_tables(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "headway.db"
+    if kind == "empty":
+        path.touch()
+    elif kind == "theirs":
+        with closing(sqlite3.connect(path)) as connection:
+            connection.execute("create table theirs (x)")
+    before = path.read_bytes() if path.exists() else None
+    engine = engine_on(path)
+    for _ in range(3):
+        assert (await engine.places.count()).accepted == 0
+        assert (await engine.places.astray(5))[0] == 0
+        assert list(await engine.letters.queues()) == []
+    assert (path.read_bytes() if path.exists() else None) == before
+    # Who writes makes them, and then they are read.
+    await engine.bus.open([QUEUE])
+    assert (await engine.places.count()).workers == 1
+    assert [queue.name for queue in await engine.letters.queues()] == ["q.failed"]
+    await engine.bus.close()
+
+
 async def test_closing_ends_every_thread_and_may_be_repeated(tmp_path: Path) -> None:
     before = set(threading.enumerate())
     engine = engine_on(tmp_path / "headway.db")

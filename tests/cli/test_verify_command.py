@@ -1,7 +1,10 @@
 """`headway verify` on a real file."""
 
+import contextlib
 import json
 import sqlite3
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -111,3 +114,35 @@ async def test_a_list_of_operations_is_looked_for() -> None:
     for against, verdict in ((["a"], Verdict.OK), ([], Verdict.UNKNOWN)):
         report = await verify(Uncounted(), against=against)  # type: ignore[arg-type]
         assert report.verdict is verdict
+
+
+def test_a_file_on_which_nothing_ever_ran_is_unknown(tmp_path: Path) -> None:
+    (tmp_path / "empty.db").touch()
+    ran = verified(tmp_path / "empty.db")
+    assert ran.returncode == 2
+    assert "no service has ever run" in ran.stdout
+
+
+def test_a_file_that_lost_its_tables_is_said_in_a_line(tmp_path: Path) -> None:
+    path = tmp_path / "broken.db"
+    assert verified(path).returncode == 2
+    path.touch()
+    assert verified(path).returncode == 2
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        connection.execute("drop table if exists headway_done")
+        connection.execute("pragma application_id = 1214543737")
+        connection.execute("pragma user_version = 1")
+    ran = verified(path)
+    assert ran.returncode == 2
+    assert "the database cannot be used" in ran.stderr
+    assert "Traceback" not in ran.stderr
+
+
+def verified(path: Path) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [sys.executable, "-m", "headway.apps.cli", "verify", "--bus", f"sqlite:///{path}"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )

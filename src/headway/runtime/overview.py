@@ -15,7 +15,10 @@ class Verdict(StrEnum):
     OK = "ok"
     NOT_OK = "not ok"
     UNKNOWN = "unknown"
-    """Nobody counted what was accepted, so nobody can say that nothing is missing."""
+    """Nobody counted what was accepted, so nobody can say that nothing is missing.
+
+    So it is where no service has ever run: an empty file may stand in for a full one.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +53,8 @@ class Report:
         if self.difference or self.astray or self.nowhere or self.not_known:
             return Verdict.NOT_OK
         if self.difference is None and not self.against:
+            return Verdict.UNKNOWN
+        if not self.count.queues:
             return Verdict.UNKNOWN
         return Verdict.OK
 

@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import TypeVar
 
 from headway.adapters.sqlite.connection import Connection, Location
-from headway.adapters.sqlite.schema import open_file
+from headway.adapters.sqlite.schema import open_for_reading
 
 T = TypeVar("T")
 
@@ -53,12 +53,16 @@ class Readers:
 
     def _connection(self) -> Connection:
         connection: Connection | None = getattr(self._own, "connection", None)
-        if connection is not None and not self._location.holds(connection):
+        if connection is not None and not self._is_of_use(connection):
             self._opened.remove(connection)
             connection.close()
             connection = self._own.connection = None
         if connection is None:
-            connection = open_file(self._location)
+            connection = open_for_reading(self._location)
             self._opened.append(connection)
             self._own.connection = connection
         return connection
+
+    def _is_of_use(self, connection: Connection) -> bool:
+        # A stand-in has no file: by now there may be one with tables in it.
+        return connection.file is not None and self._location.holds(connection)

@@ -6,6 +6,7 @@ it bears none.
 """
 
 import sqlite3
+from contextlib import closing
 
 from headway.adapters.sqlite.connection import Connection, Location, connect
 
@@ -129,6 +130,30 @@ def open_file(location: Location, *, synchronous: str | None = None) -> Connecti
     return connection
 
 
+def open_for_reading(location: Location) -> Connection:
+    """Connect to the file; if it has no tables yet, to an empty stand-in: reading makes none."""
+    if _has_tables(location):
+        return open_file(location)
+    empty = sqlite3.connect(
+        ":memory:", isolation_level=None, check_same_thread=False, factory=Connection
+    )
+    _make(empty)
+    return empty
+
+
+def _has_tables(location: Location) -> bool:
+    path = location.path.absolute()
+    if location.known.opened:
+        return True
+    if not path.exists():
+        return not path.parent.is_dir()  # which opening it explains, as all that is wrong below
+    try:
+        with closing(sqlite3.connect(f"{path.as_uri()}?mode=rw", uri=True)) as connection:
+            return _is_ready(connection, location)
+    except sqlite3.Error:
+        return True
+
+
 def prepare(connection: sqlite3.Connection, location: Location) -> None:
     """Make the tables in a new file; refuse a file that is not ours or not for this version."""
     if _is_ready(connection, location):
@@ -136,8 +161,7 @@ def prepare(connection: sqlite3.Connection, location: Location) -> None:
     connection.execute("begin immediate")
     try:
         if not _is_ready(connection, location):  # another process may have been quicker
-            for statement in _TABLES:
-                connection.execute(statement)
+            _make(connection)
             connection.execute(f"pragma application_id = {APPLICATION}")
             connection.execute(f"pragma user_version = {VERSION}")
         connection.execute("commit")
@@ -145,6 +169,11 @@ def prepare(connection: sqlite3.Connection, location: Location) -> None:
         if connection.in_transaction:
             connection.execute("rollback")
         raise
+
+
+def _make(connection: sqlite3.Connection) -> None:
+    for statement in _TABLES:
+        connection.execute(statement)
 
 
 def _is_ready(connection: sqlite3.Connection, location: Location) -> bool:

@@ -64,6 +64,8 @@ def _said(report: Report) -> str:
     match report.verdict:
         case Verdict.OK:
             return "ok: everything that was accepted is in its one place"
+        case Verdict.UNKNOWN if not report.count.queues:
+            return "unknown: no service has ever run on this engine, so nothing was counted here"
         case Verdict.UNKNOWN:
             return (
                 "unknown: this engine does not count what it accepts; give the ids of what was "

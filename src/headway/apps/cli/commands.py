@@ -1,5 +1,6 @@
 """All commands, and what happens when one of them cannot go on."""
 
+import sqlite3
 import sys
 from typing import Annotated
 
@@ -30,6 +31,9 @@ app.command(name="run")(run_command)
 app.command(name="verify")(verify)
 
 
+_OF_EXTRAS = {"asyncpg", "fastapi", "httpx", "prometheus_client", "uvicorn"}
+
+
 def _say_version(asked: bool) -> None:
     if asked:
         from importlib.metadata import version  # noqa: PLC0415 (a fast start of the commands)
@@ -55,8 +59,12 @@ def run() -> None:
     except ConfigurationError as error:
         typer.echo(f"headway: {error}", err=True)
         sys.exit(CANNOT_GO_ON)
+    except sqlite3.Error as error:
+        which = "".join(f" ({note})" for note in getattr(error, "__notes__", ()))
+        typer.echo(f"headway: the database cannot be used: {error}{which}", err=True)
+        sys.exit(CANNOT_GO_ON)
     except ModuleNotFoundError as missing:
-        if missing.name is None or missing.name.startswith("headway"):
+        if missing.name not in _OF_EXTRAS:
             raise
         typer.echo(
             f"headway: this command needs {missing.name}: pip install 'headway[ledger]'", err=True

@@ -1,7 +1,7 @@
 """What no body of the user's own can do: end those who commit it, or leave its work for later."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from typing import Any
 
 from headway.core.writes import Increment
@@ -46,7 +46,9 @@ class BodiesConformance:
             assert "nothing has run" in str(finish.error)
 
 
-async def _finished(harness: EngineHarness, bodies: list[Callable[[Any], object]]) -> list[Finish]:
+async def _finished(
+    harness: EngineHarness, bodies: Sequence[Callable[[Any], object]]
+) -> list[Finish]:
     """Let units with these bodies be refused, among others that are committed."""
     engine = await opened(harness)
     mixed: list[tuple[Callable[[Any], object], ...]] = [(), *((body,) for body in bodies), ()]

@@ -7,6 +7,6 @@ from headway.testing.conformance.units import UnitsConformance
 
 
 class CommitConformance(
-    BodiesConformance, UnitsConformance, RepetitionConformance, EffectsConformance
+    UnitsConformance, RepetitionConformance, EffectsConformance, BodiesConformance
 ):
     """What `headway.ports.commit` promises."""
