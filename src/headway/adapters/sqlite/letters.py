@@ -40,15 +40,15 @@ where letter = ? and letter is not null and ended = 'failed' and failed_queue in
 """
 _ACCEPTED = "select 1 from headway_accepted where queue = ? and operation = ?"
 _IS_THERE = """
-select 1 from headway_items where generation <> '0' and queue = ?1 and operation = ?2
-union all select 1 from headway_letters where source_queue = ?1 and operation = ?2
+select 1 from headway_items where generation <> '0' and queue = ? and operation = ?
+union all select 1 from headway_letters where source_queue = ? and operation = ?
 """
 # By two indexes: the record of the first generation by its letter, those of others by their names.
 _LAST_END = """
 select ended from (
-    select id, ended from headway_done where letter = ?3
+    select id, ended from headway_done where letter = ?
     union all
-    select id, ended from headway_done where generation <> '0' and queue = ?1 and operation = ?2
+    select id, ended from headway_done where generation <> '0' and queue = ? and operation = ?
 )
 order by id desc limit 1
 """
@@ -144,8 +144,8 @@ def _refuse_what_is_there(connection: sqlite3.Connection, message: Message) -> N
     if connection.execute(_ACCEPTED, owned).fetchone() is None:
         return
     first = letter_id(queue, operation, FIRST_GENERATION)
-    last = connection.execute(_LAST_END, (*owned, first)).fetchone()
-    is_there = connection.execute(_IS_THERE, owned).fetchone() is not None
+    last = connection.execute(_LAST_END, (first, *owned)).fetchone()
+    is_there = connection.execute(_IS_THERE, (*owned, *owned)).fetchone() is not None
     if is_there or last != (Ended.MOVED,):
         raise ConfigurationError(
             f"queue={queue!r} is not accepted for this letter: operation {operation!r} is "

@@ -14,7 +14,7 @@ from headway.ports.places import Astray, Count, Fault, QueueCount
 
 _PLACE = """
 case when token is not null then 'leased' when place = 'parked' then 'parked'
-     when due <= ?1 then 'ready' else 'delayed' end
+     when due <= :now then 'ready' else 'delayed' end
 """
 _QUEUES = f"""
 select q.name,
@@ -66,13 +66,13 @@ from (
 )
 group by queue, operation
 having sum(place = 'accepted') = 0 or count(*) <> 2
-limit ?2
+limit :limit
 """
 
 # No index serves this: one would make every publish slower, for a question that is asked rarely.
 # So each table is read once, however many operations are looked for.
 _WHERE = f"""
-with wanted (operation) as (select value from json_each(?2))
+with wanted (operation) as (select value from json_each(:wanted))
 select operation, null from headway_accepted
 where queue in (select name from headway_queues) and operation in wanted
 union all
@@ -95,7 +95,7 @@ class SqlitePlaces:
         return await self._readers.run(lambda connection: _count(connection, now))
 
     async def astray(self, limit: int) -> tuple[int, Sequence[Astray]]:
-        values = (seconds(self._clock.now()), max(limit, 1))
+        values = {"now": seconds(self._clock.now()), "limit": max(limit, 1)}
         rows = await self._readers.run(lambda c: c.execute(_ASTRAY, values).fetchall())
         found = [
             Astray(operation=operation, queue=queue, fault=_fault(accepted, there), places=there)
@@ -116,7 +116,7 @@ def _where(
     different = list(dict.fromkeys(operations))
     for start in range(0, len(different), _AT_ONCE):
         wanted = as_json(different[start : start + _AT_ONCE])
-        for operation, place in connection.execute(_WHERE, (now, wanted)):
+        for operation, place in connection.execute(_WHERE, {"now": now, "wanted": wanted}):
             its = places.setdefault(operation, [])
             if place is not None:
                 its.append(place)
@@ -139,7 +139,7 @@ def _count(connection: sqlite3.Connection, now: float) -> Count:
                 oldest=None if oldest is None else instant(oldest),
             )
             for name, ready, leased, delayed, parked, suspects, oldest in connection.execute(
-                _QUEUES, (now,)
+                _QUEUES, {"now": now}
             )
         ],
         failed=dict(connection.execute(_FAILED).fetchall()),

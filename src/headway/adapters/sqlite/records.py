@@ -34,17 +34,17 @@ where at < ? and ended <> 'failed' and held is null order by at limit ?
 _FORGET = "delete from headway_done where id in (select value from json_each(?))"
 _UNACCEPT = """
 delete from headway_accepted
-where (queue, operation) = (?, ?)
+where (queue, operation) = (:queue, :operation)
   and not exists (
     select 1 from headway_items i
-    where i.generation <> '0' and i.operation = ?2 and i.queue = ?1
+    where i.generation <> '0' and i.operation = :operation and i.queue = :queue
   )
   and not exists (
-    select 1 from headway_letters l where l.operation = ?2 and l.source_queue = ?1
+    select 1 from headway_letters l where l.operation = :operation and l.source_queue = :queue
   )
   and not exists (
     select 1 from headway_done d
-    where d.generation <> '0' and d.operation = ?2 and d.queue = ?1
+    where d.generation <> '0' and d.operation = :operation and d.queue = :queue
   )
 """
 _COUNT_FORGOTTEN = "update headway_forgotten set done = done + ?, purged = purged + ?"
@@ -165,7 +165,8 @@ def _forget(connection: sqlite3.Connection, before: float, limit: int) -> int:
 
 
 def _was_last_trace(connection: sqlite3.Connection, owned: tuple[str, str]) -> bool:
-    return connection.execute(_UNACCEPT, owned).rowcount == 1
+    named = dict(zip(("queue", "operation"), owned, strict=True))
+    return connection.execute(_UNACCEPT, named).rowcount == 1
 
 
 def _purged(ends: Iterable[str]) -> int:
