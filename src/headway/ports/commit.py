@@ -42,7 +42,7 @@ class Outcome(StrEnum):
     LOST = "lost"
     """The delivery belongs to somebody else by now: nothing took effect."""
     REFUSED = "refused"
-    """A write or a body raised: nothing took effect, and the delivery is still ours.
+    """A write or a body raised, whatever it was: nothing took effect, and the delivery is ours.
 
     So it is, by KeyTakenError, if the key belongs to other work that failed in the meantime.
     """
