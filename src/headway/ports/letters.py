@@ -41,10 +41,11 @@ class Letters(Protocol):
     async def requeue(self, queue: str, letter_id: str, message: Message) -> bool:
         """Publish a message for a letter, and remove the letter once that is confirmed.
 
-        False: the letter is gone. ConfigurationError: the message goes to another queue, and that one
-        has the operation in its own books. A crash in between leaves both; the generation of the message,
-        which must be made from the letter's id, lets them take effect once. The record of the
-        failure then says REQUEUED, or MOVED if the message is for another queue than the letter's.
+        False: the letter is gone. ConfigurationError: the message goes to another queue, and that
+        one has the operation in its own books. A crash in between leaves both; the generation of
+        the message, which must be made from the letter's id, lets them take effect once. The record
+        of the failure then says REQUEUED, or MOVED if the message is for another queue than the
+        letter's.
         """
         ...
 
