@@ -65,7 +65,11 @@ async def killing(
         dice = random.Random(kills)
         while len(killed) < kills and site.left():
             time.sleep(every)  # noqa: ASYNC251 (nothing else runs in this loop)
-            victim = dice.choice(site.workers())
+            # Whoever was killed a moment ago may still be in the books.
+            alive = sorted(set(site.workers()) - killed)
+            if not alive:
+                continue
+            victim = dice.choice(alive)
             killed.add(victim)
             os.kill(victim, signal.SIGKILL)
         site.wait(lambda: site.left() == 0, "all events have ended", seconds=240)

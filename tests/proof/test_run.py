@@ -129,7 +129,7 @@ async def test_the_metrics_of_all_workers_are_on_one_page(site: Site) -> None:
         (["nowhere:orders"], {}, "there is no module 'nowhere'"),
         (["shop:ordrs"], {}, "did you mean shop:orders?"),
         (["shop.py:orders"], {}, "name the module as Python imports it, shop"),
-        (["shop", "--bus", "redis://localhost"], {}, "HEADWAY_BUS='redis://localhost'"),
+        (["shop", "--bus", "redis://localhost"], {}, "--bus='redis://localhost'"),
         (["shop"], {"HEADWAY_BUS": "sqlite://x"}, "three slashes are needed"),
         (["shop"], {"RETRY_MAX_ATTEMPTS": "many"}, "RETRY_MAX_ATTEMPTS='many'"),
         (["shop"], {"ERROR_REPORTER_TYPE": "mail"}, "ERROR_REPORTER_TYPE='mail'"),
