@@ -7,7 +7,6 @@ the same after a crash, meets the same trouble.
 import random
 from collections import Counter
 from datetime import timedelta
-from itertools import count
 from typing import Any
 
 from headway.core.errors import DocumentNotFoundError
@@ -46,7 +45,6 @@ class Script:
         """Runs whose handler raised something that no attempt will help."""
         self._deaths: Counter[str] = Counter()
         self._runs: Counter[str] = Counter()
-        self._rows = count(1)
         dice = random.Random(seed)
         self.outage = OutageRule(distinct=dice.choice((2, 5, 5, 1000, 1000)))
         self.flood = FloodRule(at_least=dice.choice((3, 20, 20, 20)))
@@ -80,10 +78,8 @@ class Script:
         parcels = event.data["parcels"] if queue == ORDERS else 0
         for _ in range(parcels):
             work.publish("ParcelSent", {"order": event.data["order"]})
-        # Without an id of its own, what is done twice would not be seen twice.
         work.documents("effects").add(
             {
-                "_id": str(next(self._rows)),
                 "queue": queue,
                 "operation": event.event_id,
                 "sent": [nth_id(work.key, index) for index in range(parcels)],

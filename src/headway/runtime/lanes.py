@@ -11,10 +11,11 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from headway.core.errors import HandlerTimeoutError
-from headway.core.event import Event
+from headway.core.event import Event, new_event_id
+from headway.ports.chance import Chance
 from headway.ports.clock import Clock
 from headway.ports.documents import Documents
 from headway.runtime.attempt import Attempt, Ending
@@ -31,6 +32,7 @@ class Lanes:
         concurrency: int,
         documents: Documents,
         clock: Clock,
+        chance: Chance,
         *,
         ended: Callable[[Ending], None],
         broken: Callable[[], None],
@@ -38,6 +40,7 @@ class Lanes:
         self._concurrency = concurrency
         self._documents = documents
         self._clock = clock
+        self._chance = chance
         self._ended = ended
         self._broken = broken
         self._ready: deque[Attempt] = deque()
@@ -54,6 +57,9 @@ class Lanes:
     def load(self) -> int:
         """How many attempts are waiting or running."""
         return len(self._ready) + self._running
+
+    def _new_id(self) -> str:
+        return new_event_id(self._clock.now(), self._chance.token())
 
     def start(self) -> None:
         for _ in range(self._concurrency):
@@ -130,14 +136,11 @@ class Lanes:
     async def _run(self, attempt: Attempt) -> Ending:
         recovery, subscription = attempt.recovery, attempt.subscription
         now = self._clock.now()
-        if recovery.paused and not attempt.is_probe:
-            return recovery.handed_back(attempt)
-        if not recovery.health.untroubled and not attempt.is_probe:
-            rule = recovery.health.down(subscription.event_type)
-            if rule is not None:
-                return recovery.parked(attempt, rule, now)
+        held_back = None if attempt.is_probe else _held_back(attempt, now)
+        if held_back is not None:
+            return held_back
         attempt.started = now
-        buffer = attempt.buffer = Buffer(attempt.key, self._documents)
+        buffer = attempt.buffer = Buffer(attempt.key, self._documents, self._new_id)
         work = Work(buffer, attempt.travel.attempt, self._clock.now)
         try:
             if not subscription.is_coroutine:
@@ -150,6 +153,10 @@ class Lanes:
             if self._cancelling:
                 return recovery.handed_back(attempt)
             return self._failed(attempt, error)
+        except GeneratorExit as error:
+            if not self._is_here():
+                raise  # the lane itself is being thrown away, together with its loop
+            return self._failed(attempt, error)
         # Orders to the worker come as signals, through the event loop. Whatever a handler raises,
         # SystemExit and KeyboardInterrupt too, is a failure of its event.
         except BaseException as error:  # noqa: BLE001 (it is classified)
@@ -159,6 +166,13 @@ class Lanes:
         ended = self._clock.now()
         attempt.seconds = (ended - now).total_seconds()
         return recovery.done(attempt, ended)
+
+    def _is_here(self) -> bool:
+        """Say whether this runs in one of the lanes."""
+        try:
+            return asyncio.current_task() in self._lanes
+        except RuntimeError:  # no loop runs any more
+            return False
 
     def _failed(self, attempt: Attempt, error: BaseException) -> Ending:
         now = self._clock.now()
@@ -184,6 +198,15 @@ class Lanes:
             raise TypeError(f"{handler!r} gave back a generator, of which nothing has run")
         if inspect.isawaitable(answer):  # a plain function that gives back a coroutine
             await answer
+
+
+def _held_back(attempt: Attempt, now: datetime) -> Ending | None:
+    """Say what becomes of an attempt that should not be made now."""
+    recovery, event_type = attempt.recovery, attempt.subscription.event_type
+    if recovery.paused:
+        return recovery.handed_back(attempt)
+    rule = None if recovery.health.untroubled else recovery.health.down(event_type)
+    return None if rule is None else recovery.parked(attempt, rule, now)
 
 
 def _called(handler: Handler, event: Event, work: BlockingWork) -> object:

@@ -42,11 +42,12 @@ _BEGINS_WITH_TIME = re.compile(
 class Buffer:
     """What has been written and published so far."""
 
-    __slots__ = ("bodies", "key", "outgoing", "over", "store", "writes")
+    __slots__ = ("bodies", "key", "new_id", "outgoing", "over", "store", "writes")
 
-    def __init__(self, key: str, store: Documents) -> None:
+    def __init__(self, key: str, store: Documents, new_id: Callable[[], str]) -> None:
         self.key = key
         self.store = store
+        self.new_id = new_id
         self.over = False
         self.writes: list[Write] = []
         self.outgoing: list[Message] = []
@@ -144,8 +145,8 @@ class Writing:
                 "with an id of its own"
             )
         self._buffer.check()
-        # Made from the work: the same in every attempt, and different for each document of it.
-        copy[ID] = nth_id(self._buffer.key, len(self._buffer.writes), "add")
+        # Not made from the work: what is appended twice has to be seen twice.
+        copy[ID] = self._buffer.new_id()
         self._write(Add(self._name, copy))
 
     def update(

@@ -100,6 +100,7 @@ class Worker:
             self._settings.concurrency,
             engine.documents,
             clock,
+            chance,
             ended=self._ended,
             broken=self.stop,
         )
