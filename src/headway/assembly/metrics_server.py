@@ -16,8 +16,6 @@ from headway.core.errors import ConfigurationError
 from headway.ports.engine import Engine
 from headway.ports.places import Count
 
-SHARED_COUNTERS = "PROMETHEUS_MULTIPROC_DIR"
-"""Where prometheus-client keeps counters that several processes add up; its own setting."""
 _PATIENCE = timedelta(seconds=5)
 
 

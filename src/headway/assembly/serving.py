@@ -23,6 +23,7 @@ from headway.runtime.worker import Worker, WorkerSettings
 
 _LOG = logging.getLogger("headway")
 _SHARED_COUNTERS = "PROMETHEUS_MULTIPROC_DIR"
+"""Where prometheus-client keeps counters that several processes add up; its own setting."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
