@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 from headway import Event, Service, Work, run_services
+from headway.assembly.collecting import collect_seldom
 from headway.core.facts import Fact, Processed
 
 
@@ -34,6 +35,7 @@ async def main(url: str, folder: Path) -> None:
     @service.on("OrderPlaced")
     async def handle(event: Event, work: Work) -> None: ...
 
+    collect_seldom()
     (folder / f"ready-{os.getpid()}").touch()
     while not (folder / "go").exists():
         await asyncio.sleep(0.005)

@@ -37,7 +37,7 @@ class Event(msgspec.Struct, frozen=True):
     """A dict, or what the subscription said that it should be."""
 
 
-class Envelope(msgspec.Struct, frozen=True):
+class Envelope(msgspec.Struct, frozen=True, gc=False):
     """The same with its data unread, which only the subscription knows the type of."""
 
     event_type: str

@@ -31,7 +31,7 @@ class AttemptRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     traceback: str = ""
 
 
-class Travel(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Travel(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
     """Our own facts about one event on its way."""
 
     operation: str

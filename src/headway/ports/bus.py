@@ -28,7 +28,7 @@ class Queue:
     failed: str
 
 
-class Message(msgspec.Struct, frozen=True, kw_only=True):
+class Message(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """An event on its way into the bus."""
 
     body: bytes
@@ -39,7 +39,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     """Goes straight to this queue and to nobody else: retries, requeues and sweeps."""
 
 
-class Delivery(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+class Delivery(msgspec.Struct, frozen=True, kw_only=True, eq=False, gc=False):
     """An event in the hands of a worker."""
 
     queue: str

@@ -54,7 +54,7 @@ def key_after(key: str, operation: str) -> str:
     return f"{base}{_AFTER}{digest}"
 
 
-class DoneRecord(msgspec.Struct, frozen=True, kw_only=True):
+class DoneRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Written in the same commit as the effects; kept for as long as a redelivery may come."""
 
     key: str

@@ -50,7 +50,10 @@ class Subscription:
         if callable(self.dedup):
             key = _checked_key(self.dedup(event))
             return key, key
-        ids = _ids(event.data, self.dedup) if self.dedup else [event.event_id or operation]
+        if self.dedup is None:
+            key = f"{self.service}-{event.event_id or operation}"
+            return key, key
+        ids = _ids(event.data, self.dedup)
         return idempotency_key(self.service, ids), exact_key(self.service, ids)
 
     def ids(self, event: Event) -> list[str]:

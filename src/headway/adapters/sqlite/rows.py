@@ -42,7 +42,7 @@ def micros(column: str) -> str:
     return f"cast(round({column} * 1000000) as integer)"
 
 
-class Taken(msgspec.Struct, array_like=True, frozen=True):
+class Taken(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """An item as `TAKEN` reads it."""
 
     id: int
@@ -61,7 +61,8 @@ class Taken(msgspec.Struct, array_like=True, frozen=True):
     history: str | None
     is_text: int
     body: str | None
-    """None: it is too large to be read like this."""
+    """None: it is too large to be read with the others."""
+    size: int
 
     def delivery(self, body: bytes, token: str, taking: int, now: datetime) -> Delivery:
         return Delivery(
@@ -84,8 +85,8 @@ class Taken(msgspec.Struct, array_like=True, frozen=True):
         )
 
 
-LARGE = 4 * 2**20
-"""A body of more bytes is read by itself: SQLite makes no text of more than a billion."""
+LARGE = 64 * 2**10
+"""A body of more bytes is read by itself, once it is clear that this worker takes it."""
 
 
 def size(column: str) -> str:
@@ -101,7 +102,8 @@ json_array(
     {micros("first_seen")}, {micros("parked_seconds")}, {micros("parked_since")},
     requeues, history, typeof(body) = 'text',
     case when {size("body")} > {LARGE} then null
-         when typeof(body) = 'text' then body else hex(body) end
+         when typeof(body) = 'text' then body else hex(body) end,
+    {size("body")}
 )
 """
 

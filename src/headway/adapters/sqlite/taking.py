@@ -14,34 +14,23 @@ from headway.adapters.sqlite.rows import (
     TAKEN,
     TRAVEL_COLUMNS,
     Taken,
-    micros,
     seconds,
-    size,
     travel_row,
 )
 from headway.adapters.sqlite.statements import as_json
 from headway.ports.bus import Delivery, Done, HandedBack, Later, Parked, Then
 
-_Free = tuple[int, int, int]
-"""When it was due, its number and its size."""
-
 _ROWS = msgspec.json.Decoder(list[Taken])
-_FOUND = msgspec.json.Decoder(list[_Free])
 
 _BYTES_AT_ONCE = 32 * 2**20
 _QUEUES_AT_ONCE = 100
 """SQLite joins no more than 500 selects."""
 
-_SIZE = f"{size('body')} + coalesce({size('history')}, 0)"
 _FREE = """
 select * from (
     select id, due from headway_items
     where token is null and queue = ? and due <= ? order by due, id limit ?
 )
-"""
-_READ = f"""
-select json_group_array({TAKEN}) from headway_items
-where id in (select value from json_each(?))
 """
 _BODY = "select body from headway_items where id = ?"
 _TAKE = """
@@ -81,29 +70,30 @@ def take(
 ) -> list[Delivery]:
     """Take at most `limit` that are due, the oldest first."""
     token, taking, at = worker.register(connection), worker.next_taking(), seconds(now)
-    ids = as_json(_due(connection, queues, limit, at))
-    rows = sorted(_ROWS.decode(connection.execute(_READ, (ids,)).fetchone()[0]), key=_age)
+    rows = _due(connection, queues, limit, at)
     if not rows:
         return []
-    connection.execute(_TAKE, (token, taking, at, ids))
+    connection.execute(_TAKE, (token, taking, at, as_json([row.id for row in rows])))
     return [row.delivery(_body(connection, row), token, taking, now) for row in rows]
 
 
-def _due(connection: sqlite3.Connection, queues: Sequence[str], limit: int, at: float) -> list[int]:
+def _due(
+    connection: sqlite3.Connection, queues: Sequence[str], limit: int, at: float
+) -> list[Taken]:
     """Choose what is due, the oldest first: as much as one answer can hold, and at least one."""
-    names, found = list(dict.fromkeys(queues)), list[_Free]()
+    names, found = list(dict.fromkeys(queues)), list[Taken]()
     for start in range(0, len(names), _QUEUES_AT_ONCE):
         chunk = names[start : start + _QUEUES_AT_ONCE]
         values = [value for queue in chunk for value in (queue, at, limit)]
-        answer = connection.execute(_free(len(chunk)), (*values, limit)).fetchone()[0]
-        found += _FOUND.decode(answer)
-    ids, total = list[int](), 0
-    for _, number, its_size in sorted(found)[:limit]:
-        total += its_size
-        if ids and total > _BYTES_AT_ONCE:
+        found += _ROWS.decode(connection.execute(_free(len(chunk)), (*values, limit)).fetchone()[0])
+    found.sort(key=_age)
+    chosen, total = list[Taken](), 0
+    for row in found[:limit]:
+        total += row.size
+        if chosen and total > _BYTES_AT_ONCE:
             break
-        ids.append(number)
-    return ids
+        chosen.append(row)
+    return chosen
 
 
 @lru_cache(maxsize=128)
@@ -111,7 +101,7 @@ def _free(queues: int) -> str:
     # Each queue gives its own oldest by its index, so the cost does not grow with the backlog.
     free = " union all ".join([_FREE] * queues)
     return f"""
-    select json_group_array(json_array({micros("due")}, id, {_SIZE})) from headway_items
+    select json_group_array({TAKEN}) from headway_items
     where id in (select id from ({free}) order by due, id limit ?)
     """
 

@@ -4,7 +4,6 @@ import asyncio
 import time
 from datetime import UTC, datetime, timedelta
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LOOK_EVERY = 1.0
 _BOOT_TIME = getattr(time, "CLOCK_BOOTTIME", None)
 
@@ -31,7 +30,7 @@ class SystemClock:
         if steady - self._looked > _LOOK_EVERY:
             self._looked = steady
             self._offset = max(self._offset, time.time() - steady)
-        return _EPOCH + timedelta(seconds=steady + self._offset)
+        return datetime.fromtimestamp(steady + self._offset, UTC)
 
     def sleep(self, delay: timedelta) -> None:
         time.sleep(delay.total_seconds())

@@ -61,7 +61,8 @@ def run(  # noqa: PLR0917 (typer gives them by name)
     as_long_as_stdin: Annotated[bool, typer.Option("--as-long-as-stdin", hidden=True)] = False,
 ) -> None:
     """Run services until told to stop (SIGTERM, Ctrl-C); SIGHUP reloads the retry settings."""
-    from headway.assembly.loading import load_services  # noqa: PLC0415 (a fast start of others)
+    from headway.assembly.collecting import collect_seldom  # noqa: PLC0415 (a fast start of others)
+    from headway.assembly.loading import load_services  # noqa: PLC0415
     from headway.assembly.serving import Metrics, serve_here, serve_many  # noqa: PLC0415
     from headway.assembly.supervising import worker_command  # noqa: PLC0415
     from headway.runtime.worker import WorkerSettings  # noqa: PLC0415
@@ -77,6 +78,7 @@ def run(  # noqa: PLR0917 (typer gives them by name)
         command = worker_command([*services, *options])
         asyncio.run(serve_many(command, workers, bus=bus, metrics=metrics))
         return
+    collect_seldom()
     settings = WorkerSettings(
         concurrency=concurrency, prefetch=prefetch, grace=timedelta(seconds=grace)
     )
