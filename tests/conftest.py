@@ -140,6 +140,8 @@ def mongodb_database(mongodb_server: MongoDB) -> str:
 
 
 @pytest.fixture
-def rabbitmq_vhost(rabbitmq_server: RabbitMQ) -> str:
+def rabbitmq_vhost(rabbitmq_server: RabbitMQ) -> Iterator[str]:
     """The URL of an empty virtual host."""
-    return rabbitmq_server.create_vhost()
+    url = rabbitmq_server.create_vhost()
+    yield url
+    rabbitmq_server.delete_vhost(url)

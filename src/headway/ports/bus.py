@@ -18,6 +18,9 @@ import msgspec
 
 from headway.core.travel import Travel
 
+SUSPECT_AFTER = 2
+"""Returns that make an event a suspect: the first may well be a neighbour's fault."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Queue:
@@ -51,6 +54,8 @@ class Delivery(msgspec.Struct, frozen=True, kw_only=True, eq=False, gc=False):
     """How often it came back because its taker was gone."""
     begins: int = 0
     """How often it was begun as a suspect with no end since."""
+    spoilt: str = ""
+    """Why what travels beside it cannot be read."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,15 +8,13 @@ from datetime import datetime
 from headway.core.catalogue import EVERYTHING
 from headway.core.document import PROCESSED, STATUS
 from headway.core.failure import Verdict
-from headway.ports.bus import Delivery
+from headway.ports.bus import SUSPECT_AFTER, Delivery
 from headway.ports.clock import Clock
 from headway.ports.engine import Engine
 from headway.ports.records import is_same_or_done, key_after
 from headway.runtime.attempt import Attempt, Ending
 from headway.runtime.recover import Recovery
 
-SUSPECT_AFTER = 2
-"""Returns that make an event a suspect: the first may well be a neighbour's fault."""
 CONDEMNED_AFTER = 2
 """Begins without an end, alone in its process, that make it a crash loop."""
 

@@ -84,7 +84,11 @@ class Recovery:
         """Decode a delivery and name its work; what cannot be read ends as a letter."""
         subscription = None
         try:
+            if delivery.spoilt:
+                raise MalformedEventError(delivery.spoilt)  # noqa: TRY301 (as if its bytes were)
             envelope = open_envelope(delivery.body)
+            if not delivery.travel.operation:
+                delivery = self._named(delivery, envelope.event_id)
             event_type = envelope.event_type
             subscription = self.service.subscriptions.get((delivery.queue, event_type))
             if subscription is None:
@@ -94,7 +98,8 @@ class Recovery:
                 )
             event = read_data(envelope, subscription.data)
         except MalformedEventError as error:
-            return unread(self, delivery, Reason.MALFORMED, error, now=now)
+            named = delivery if delivery.travel.operation else self._named(delivery)
+            return unread(self, named, Reason.MALFORMED, error, now=now)
         except Exception as error:  # noqa: BLE001 (whatever a type of the user's own raises)
             return self._unfit(delivery, subscription, error, now)
         try:
@@ -106,6 +111,14 @@ class Recovery:
         if travel.parked_since is not None or travel.history:
             travel = self.health.forgiven(event_type, travel.resumed(now), now)
         return Attempt(self, delivery, subscription, event, name, travel, key)
+
+    def _named(self, delivery: Delivery, event_id: str | None = None) -> Delivery:
+        """Name the operation of a message that says nothing of it.
+
+        Without an id of its event, a redelivery gets another name: it is at least once.
+        """
+        travel = Travel(operation=event_id or self._chance.token())
+        return msgspec.structs.replace(delivery, travel=travel)
 
     def done(self, attempt: Attempt, now: datetime) -> Ending:
         """The handler has returned."""

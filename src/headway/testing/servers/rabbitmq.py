@@ -59,9 +59,13 @@ class RabbitMQ(Server):
         """Make an empty virtual host and give its URL."""
         name = f"test_{secrets.token_hex(6)}"
         rights = json.dumps({"configure": ".*", "write": ".*", "read": ".*"})
-        self._put(f"/api/vhosts/{name}", "{}")
-        self._put(f"/api/permissions/{name}/guest", rights)
+        self._ask("PUT", f"/api/vhosts/{name}", "{}")
+        self._ask("PUT", f"/api/permissions/{name}/guest", rights)
         return self._url(name)
+
+    def delete_vhost(self, url: str) -> None:
+        """Remove a virtual host with all that is in it: a broker carries only so many queues."""
+        self._ask("DELETE", f"/api/vhosts/{url.rpartition('/')[2]}")
 
     def wait_for_quorum_queue(self, vhost_url: str, queue: str) -> None:
         """Wait until a kill no longer loses a quorum queue that was declared a moment ago.
@@ -93,10 +97,12 @@ class RabbitMQ(Server):
     def _url(self, vhost: str) -> str:
         return f"amqp://{_LOGIN}@{HOST}:{self.port}/{vhost}"
 
-    def _put(self, path: str, body: str) -> None:
-        status, said = http_request("PUT", self.management_port, path, body=body, login=_LOGIN)
+    def _ask(self, method: str, path: str, body: str = "") -> None:
+        status, said = http_request(method, self.management_port, path, body=body, login=_LOGIN)
         if status not in {HTTPStatus.CREATED, HTTPStatus.NO_CONTENT}:
-            raise ServerError(f"{self.name} answered PUT {path} with {status}: {said.decode()}")
+            raise ServerError(
+                f"{self.name} answered {method} {path} with {status}: {said.decode()}"
+            )
 
     def _prepare(self) -> None:
         cookie = self.folder.path / ".erlang.cookie"

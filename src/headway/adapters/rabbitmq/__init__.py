@@ -1,0 +1,1 @@
+"""The bus and the failed queues on RabbitMQ, by pika."""

@@ -1,0 +1,316 @@
+"""The bus on RabbitMQ."""
+
+import asyncio
+import logging
+from collections.abc import Coroutine, Sequence
+from datetime import timedelta
+from functools import partial
+from typing import Any
+
+import pika
+from pika.adapters.blocking_connection import BlockingChannel
+
+from headway.adapters.rabbitmq import catalogue, declaring, outgoing
+from headway.adapters.rabbitmq.arriving import delivery_of, due_later
+from headway.adapters.rabbitmq.catalogue import Catalogue
+from headway.adapters.rabbitmq.desk import Desk
+from headway.adapters.rabbitmq.io import IoThread
+from headway.adapters.rabbitmq.sending import NotPublishedError, Outgoing, Sender
+from headway.adapters.rabbitmq.suspects import Held, Suspects
+from headway.adapters.rabbitmq.taking import Arrived, Taker
+from headway.adapters.rabbitmq.topology import suspects_of, topology, worker_queue
+from headway.adapters.rabbitmq.windows import Windows
+from headway.core.errors import ConfigurationError
+from headway.ports.bus import (
+    SUSPECT_AFTER,
+    Delivery,
+    Done,
+    HandedBack,
+    Message,
+    Queue,
+    Then,
+)
+from headway.ports.chance import Chance
+from headway.ports.clock import Clock
+
+_LOG = logging.getLogger("headway")
+_FAREWELL = 5.0
+
+
+class RabbitBus:
+    """Takes over one connection, publishes over another, and asks over the desk's."""
+
+    def __init__(
+        self,
+        parameters: pika.ConnectionParameters,
+        clock: Clock,
+        chance: Chance,
+        *,
+        exchange: str,
+        desk: Desk,
+        time_to_come_back: timedelta = timedelta(seconds=10),
+        idle: timedelta = timedelta(seconds=5),
+    ) -> None:
+        self._clock = clock
+        self._exchange = exchange
+        self._desk = desk
+        self._idle = idle
+        token = chance.token()
+        self._io = IoThread()
+        self._sender = Sender(self._io, parameters)
+        self._taker = Taker(
+            self._io, parameters, alive=worker_queue(token), redeclare=self._redeclare
+        )
+        self._windows = Windows(self._taker, clock)
+        self._suspects = Suspects(desk, clock, token, time_to_come_back)
+        self._queues: dict[str, Queue] = {}
+        self._catalogue: Catalogue = {}
+        self._taken: dict[Held, Delivery] = {}
+        """What is in hand, to hand it back in the end."""
+        self._watching: asyncio.Task[None] | None = None
+        self._aside: set[asyncio.Task[None]] = set()
+        self._closed = False
+
+    # Queues
+
+    async def open(self, queues: Sequence[Queue]) -> None:
+        self._queues |= {queue.name: queue for queue in queues}
+        self._catalogue = await self._desk.run(self._declare)
+
+    def _declare(self, channel: BlockingChannel) -> Catalogue:
+        queues = list(self._queues.values())
+        wanted = topology(
+            queues, self._exchange, has_default_limit=declaring.has_default_limit(channel)
+        )
+        declaring.declare(channel, wanted, frozenset(queue.failed for queue in queues))
+        return catalogue.add(channel.connection.channel(), queues)
+
+    def _redeclare(self) -> None:
+        self._put_aside(self._declare_again())
+
+    async def _declare_again(self) -> None:
+        self._catalogue = await self._desk.run(self._declare)
+        for queue in self._queues:
+            for source in (queue, suspects_of(queue)):
+                self._io.call(partial(self._taker.consume_again, source))
+
+    # Publishing
+
+    async def publish(self, messages: Sequence[Message]) -> Sequence[int]:
+        await self._refuse_unknown(messages)
+        routed = await self.send([outgoing.event(each, self._exchange) for each in messages])
+        return [
+            self._takers(message) if is_routed else 0
+            for message, is_routed in zip(messages, routed, strict=True)
+        ]
+
+    async def send(self, messages: Sequence[Outgoing]) -> Sequence[bool]:
+        """Publish messages as they are, confirmed; for each, say whether a queue took it."""
+        self._io.start()
+        return await self._sender.publish(messages)
+
+    async def _refuse_unknown(self, messages: Sequence[Message]) -> None:
+        """Refuse queues that were never declared, before anything is published."""
+        straight = {message.queue for message in messages if message.queue is not None}
+        if straight <= self._catalogue.keys():
+            return
+        self._catalogue = await self._desk.run(catalogue.read)
+        for queue in sorted(straight - self._catalogue.keys()):
+            known = ", ".join(sorted(self._catalogue)) or "none"
+            raise ConfigurationError(
+                f"queue={queue!r} is not accepted: it was never declared; these are: {known}"
+            )
+
+    def _takers(self, message: Message) -> int:
+        """Say how many queues take a message that the broker could route, as far as is known."""
+        if message.queue is not None:
+            return 1
+        entries = self._catalogue.values()
+        return sum(message.event_type in entry.event_types for entry in entries) or 1
+
+    # Taking
+
+    async def take(
+        self, queues: Sequence[str], limit: int, patience: timedelta = timedelta()
+    ) -> Sequence[Delivery]:
+        if limit <= 0:
+            return []
+        if self._watching is None:
+            self._io.start()
+            self._taker.start()
+            self._watching = self._put_aside(self._watch())
+        until = self._clock.now() + patience
+        with self._windows.ask(queues, limit + len(self._taken)) as sources:
+            while True:
+                taken = await self._admit(self._taker.collect(sources, limit))
+                left = until - self._clock.now()
+                if taken or left <= timedelta():
+                    return taken
+                await self._taker.wait(left.total_seconds())
+
+    async def _watch(self) -> None:
+        """Give back what nobody here asks for."""
+        while True:
+            await self._clock.wait(self._idle)
+            sources = self._windows.shut(self._idle)
+            if sources:
+                await self._stop_taking(sources)
+
+    async def _stop_taking(self, sources: Sequence[str]) -> None:
+        arrived = await self._taker.cancel(sources)
+        moves = [(each, outgoing.again(each)) for each in map(delivery_of, arrived)]
+        if moves:
+            await self._move(moves)
+
+    async def _admit(self, arrived: Sequence[Arrived]) -> list[Delivery]:
+        found: list[Delivery] = []
+        moves: list[tuple[Delivery, Outgoing]] = []
+        for one in arrived:
+            delivery = delivery_of(one)
+            self._taken[one.epoch, one.tag] = delivery
+            if delivery.queue != one.source:
+                suspect = await self._judged(delivery)
+                found += [suspect] if suspect is not None else []
+            elif delivery.returns >= SUSPECT_AFTER:
+                moves.append((delivery, outgoing.suspected(delivery)))
+            elif (due := due_later(one, self._clock.now())) is not None:
+                again = outgoing.later(
+                    delivery, delivery.travel, due, self._clock.now(), returns=delivery.returns
+                )
+                moves.append((delivery, again))
+            else:
+                found.append(delivery)
+        if moves:
+            self._put_aside(self._move(moves))
+        return found
+
+    async def _judged(self, delivery: Delivery) -> Delivery | None:
+        count = await self._suspects.count(delivery)
+        if not self._is_ours(delivery):
+            return None
+        judged = Delivery(
+            queue=delivery.queue,
+            body=delivery.body,
+            travel=delivery.travel,
+            receipt=delivery.receipt,
+            returns=max(delivery.returns, SUSPECT_AFTER),
+            begins=count,
+            spoilt=delivery.spoilt,
+        )
+        self._taken[delivery.receipt] = judged
+        return judged
+
+    async def begin(self, delivery: Delivery) -> bool:
+        if not self._is_ours(delivery):
+            return False
+        await self._suspects.begin(delivery.receipt, delivery)
+        return self._is_ours(delivery)
+
+    def _is_ours(self, delivery: Delivery) -> bool:
+        return delivery.receipt in self._taken and self._taker.is_ours(*delivery.receipt)
+
+    # Settling
+
+    async def settle(self, settlements: Sequence[tuple[Delivery, Then]]) -> Sequence[bool]:
+        answers: list[bool] = []
+        done: list[Held] = []
+        moves: list[tuple[Delivery, Outgoing]] = []
+        begun: list[tuple[Delivery, bool]] = []
+        now = self._clock.now()
+        is_ours, taken, has_begun = self._taker.is_ours, self._taken, self._suspects.has_begun
+        for delivery, then in settlements:
+            held = delivery.receipt
+            if taken.pop(held, None) is None or not is_ours(*held):
+                answers.append(False)
+                continue
+            answers.append(True)
+            if isinstance(then, Done):
+                done.append(held)
+            elif isinstance(then, HandedBack):
+                moves.append((delivery, outgoing.again(delivery)))
+            else:
+                moves.append((delivery, outgoing.later(delivery, then.travel, then.due, now)))
+            if has_begun(held):
+                begun.append((delivery, isinstance(then, HandedBack)))
+        if moves:
+            try:
+                await self._move(moves)
+            except BaseException:
+                # Nobody knows what became of it: the same may be asked again.
+                taken.update({each.receipt: each for each, _ in moves})
+                taken.update({d.receipt: d for d, _ in settlements if d.receipt in done})
+                raise
+        if done:
+            self._acknowledge(done)
+        for delivery, taken_back in begun:
+            await self._suspects.end(delivery.receipt, delivery, taken_back=taken_back)
+        return answers
+
+    async def _move(self, moves: Sequence[tuple[Delivery, Outgoing]]) -> None:
+        """Publish first, acknowledge then."""
+        routed = await self.send([message for _, message in moves])
+        helds = []
+        for (delivery, message), is_routed in zip(moves, routed, strict=True):
+            if not is_routed:
+                raise NotPublishedError(
+                    f"no queue took what was for {message.routing_key!r}: it was deleted"
+                )
+            self._taken.pop(delivery.receipt, None)
+            helds.append(delivery.receipt)
+        self._acknowledge(helds)
+
+    def _acknowledge(self, helds: Sequence[Held]) -> None:
+        # Whatever has been lost since comes back to somebody, and its record recognises it.
+        tags = [tag for epoch, tag in helds if self._taker.is_ours(epoch, tag)]
+        if tags:
+            self._taker.acknowledge(tags)
+
+    async def resume(self, queue: str) -> int:  # noqa: ARG002 (of the port)
+        """Parked events come back by themselves, when their probe is due."""
+        return 0
+
+    # The end
+
+    async def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            async with asyncio.timeout(_FAREWELL):
+                if self._watching is not None:
+                    self._watching.cancel()
+                    # First, or what is handed back would come again at once.
+                    await self._stop_taking(self._taker.sources())
+                    taken = tuple(self._taken.values())
+                    await self.settle([(each, HandedBack()) for each in taken])
+                await self._let_go()
+        except (TimeoutError, ConnectionError) as error:
+            _LOG.warning("RabbitMQ does not answer (%s): it finds out by itself", error)
+        for task in self._aside:
+            task.cancel()
+        self._io.stop()
+        await self._desk.close()
+
+    async def _let_go(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._io.start()
+        for close in (self._taker.close, self._sender.close):
+            closed = asyncio.Event()
+            self._io.call(partial(close, partial(_set, loop, closed)))
+            await closed.wait()
+
+    def _put_aside(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(work)
+        self._aside.add(task)
+        task.add_done_callback(self._over)
+        return task
+
+    def _over(self, task: asyncio.Task[None]) -> None:
+        self._aside.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            # What it was about is not settled, so it comes back.
+            _LOG.error("RabbitMQ did not do what it was asked: %s", error, exc_info=error)
+
+
+def _set(loop: asyncio.AbstractEventLoop, event: asyncio.Event) -> None:
+    loop.call_soon_threadsafe(event.set)

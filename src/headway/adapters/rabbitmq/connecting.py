@@ -1,0 +1,16 @@
+"""The parameters of a connection, from its URL."""
+
+import pika
+
+_HEARTBEAT = 10
+"""Seconds. A connection whose other end is gone without a word is noticed within three of them."""
+
+
+def parameters(url: str) -> pika.ConnectionParameters:
+    """Read the URL of a broker; `heartbeat` and other options of pika's may be given in it."""
+    found = pika.URLParameters(url)
+    if "heartbeat=" not in url:
+        found.heartbeat = _HEARTBEAT
+    found.connection_attempts = 1
+    found.client_properties = {"connection_name": "headway"}
+    return found

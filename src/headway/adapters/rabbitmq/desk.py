@@ -1,0 +1,110 @@
+"""What is asked of the broker now and then: declaring, counting, looking into queues.
+
+Call by call, over a blocking connection on a thread of its own. What events need all the time goes
+other ways.
+"""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import TypeVar
+
+import pika
+from pika.adapters.blocking_connection import BlockingChannel
+from pika.exceptions import (
+    AMQPConnectionError,
+    AMQPError,
+    ChannelClosedByBroker,
+    ConnectionClosedByBroker,
+    ProbableAccessDeniedError,
+    ProbableAuthenticationError,
+)
+
+from headway.core.errors import ConfigurationError
+
+T = TypeVar("T")
+NOT_FOUND = 404
+LOCKED = 405
+DIFFERENT = 406
+_NOT_ALLOWED = 530
+
+
+class Desk:
+    """Runs work on a channel; a failed one takes its channel with it, and no other."""
+
+    def __init__(self, parameters: pika.ConnectionParameters) -> None:
+        self._parameters = parameters
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="headway-rabbitmq-desk")
+        self._connection: pika.BlockingConnection | None = None
+
+    @property
+    def address(self) -> str:
+        return f"{self._parameters.host}:{self._parameters.port}"
+
+    async def run(self, work: Callable[[BlockingChannel], T]) -> T:
+        """Run work with a new channel, one after another."""
+        return await asyncio.get_running_loop().run_in_executor(self._thread, self._do, work)
+
+    async def close(self) -> None:
+        await asyncio.get_running_loop().run_in_executor(self._thread, self._let_go)
+        self._thread.shutdown()
+
+    def connected(self) -> pika.BlockingConnection:
+        """Give the connection; on the desk's own thread."""
+        if self._connection is None or not self._connection.is_open:
+            self._connection = self._connect()
+        return self._connection
+
+    def _do(self, work: Callable[[BlockingChannel], T]) -> T:
+        channel = self._channel()
+        try:
+            return work(channel)
+        finally:
+            if channel.is_open:
+                with suppress(AMQPError):
+                    channel.close()
+
+    def _channel(self) -> BlockingChannel:
+        try:
+            return self.connected().channel()
+        except AMQPConnectionError:
+            # It has been idle so long that the broker gave it up.
+            self._let_go()
+            return self.connected().channel()
+
+    def _connect(self) -> pika.BlockingConnection:
+        try:
+            return pika.BlockingConnection(self._parameters)
+        except ProbableAuthenticationError:
+            raise ConfigurationError(
+                f"RabbitMQ at {self.address} does not accept the login of user "
+                f"{self._parameters.credentials.username!r}: check user and password in HEADWAY_BUS"
+            ) from None
+        except (ProbableAccessDeniedError, ConnectionClosedByBroker) as error:
+            if isinstance(error, ConnectionClosedByBroker) and error.reply_code != _NOT_ALLOWED:
+                raise
+            raise ConfigurationError(
+                f"RabbitMQ at {self.address} has no virtual host "
+                f"{self._parameters.virtual_host!r} for this user: check the path in HEADWAY_BUS, "
+                "or create it (rabbitmqctl add_vhost, set_permissions)"
+            ) from None
+        except AMQPConnectionError as error:
+            raise ConnectionError(
+                f"RabbitMQ at {self.address} does not answer ({_words(error)}): is it running, and "
+                "is HEADWAY_BUS right?"
+            ) from error
+
+    def _let_go(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None and connection.is_open:
+            with suppress(AMQPError):
+                connection.close()
+
+
+def is_refused(error: ChannelClosedByBroker, *codes: int) -> bool:
+    return int(error.reply_code) in codes
+
+
+def _words(error: Exception) -> str:
+    return " ".join(str(error).split()) or type(error).__name__

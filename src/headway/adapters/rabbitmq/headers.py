@@ -1,0 +1,134 @@
+"""What travels beside an event, as headers of its message, and back."""
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+import msgspec
+
+from headway.core.errors import MalformedEventError
+from headway.core.event import FIRST_GENERATION
+from headway.core.travel import AttemptRecord, Travel, instant
+
+OPERATION = "headway-operation"
+GENERATION = "headway-generation"
+FAILURES = "headway-failures"
+NOT_YET = "headway-not-yet"
+FIRST_SEEN = "headway-first-seen"
+PARKED = "headway-parked"
+PARKED_SINCE = "headway-parked-since"
+REQUEUES = "headway-requeues"
+HISTORY = "headway-history"
+RETURNS = "headway-returns"
+"""How often it came back before its message was published anew."""
+DUE = "headway-due"
+"""When it is due, if that is later than any delay queue reaches."""
+
+_COUNT = "x-delivery-count"
+_HISTORY = msgspec.json.Decoder(tuple[AttemptRecord, ...])
+_NO_TIME = timedelta()
+UNNAMED = Travel(operation="")
+"""Of a message that says nothing of its way: its event may."""
+
+Headers = Mapping[str, Any]
+
+
+def write(travel: Travel, *, returns: int = 0, due: datetime | None = None) -> dict[str, Any]:
+    """Write headers; what is as at the beginning is left out."""
+    headers: dict[str, Any] = {OPERATION: travel.operation} if travel.operation else {}
+    if travel.generation != FIRST_GENERATION:
+        headers[GENERATION] = travel.generation
+    numbers = {
+        FAILURES: travel.failures,
+        NOT_YET: travel.not_yet,
+        REQUEUES: travel.requeues,
+        RETURNS: returns,
+    }
+    headers |= {name: number for name, number in numbers.items() if number}
+    for name, at in ((FIRST_SEEN, travel.first_seen), (PARKED_SINCE, travel.parked_since)):
+        if at is not None:
+            headers[name] = instant(at)
+    if due is not None:
+        headers[DUE] = instant(due)
+    if travel.parked:
+        headers[PARKED] = str(travel.parked / timedelta(microseconds=1))
+    if travel.history:
+        headers[HISTORY] = msgspec.json.encode(travel.history).decode()
+    return headers
+
+
+def read(headers: Headers | None, message_id: str | None) -> Travel:
+    """Read headers, or say by MalformedEventError why they cannot be read."""
+    if not headers or OPERATION not in headers:
+        # Not ours yet: whoever publishes plain events names them in the event, or by message id.
+        return Travel(operation=message_id) if message_id else UNNAMED
+    if len(headers) == 1 or (len(headers) == 2 and _COUNT in headers):  # noqa: PLR2004
+        return Travel(operation=_text(headers, OPERATION))
+    parked = headers.get(PARKED)
+    return Travel(
+        operation=_text(headers, OPERATION),
+        generation=_text(headers, GENERATION) if GENERATION in headers else FIRST_GENERATION,
+        failures=_number(headers, FAILURES),
+        not_yet=_number(headers, NOT_YET),
+        first_seen=_instant(headers, FIRST_SEEN),
+        parked=_NO_TIME if parked is None else _parked(parked),
+        parked_since=_instant(headers, PARKED_SINCE),
+        requeues=_number(headers, REQUEUES),
+        history=_history(headers),
+    )
+
+
+def returns(headers: Headers | None) -> int:
+    """Say how often a message has come back; what makes no sense counts for nothing."""
+    if not headers:
+        return 0
+    before, count = headers.get(RETURNS, 0), headers.get(_COUNT, 0)
+    return sum(int(n) for n in (before, count) if isinstance(n, int) and n > 0)
+
+
+def due(headers: Headers | None) -> datetime | None:
+    return None if not headers or DUE not in headers else _instant(headers, DUE)
+
+
+def _text(headers: Headers, name: str) -> str:
+    value = headers[name]
+    if not isinstance(value, str) or not value:
+        raise MalformedEventError(f"the header {name} is no text")
+    return value
+
+
+def _number(headers: Headers, name: str) -> int:
+    value = headers.get(name, 0)
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise MalformedEventError(f"the header {name} is no number from 0")
+    return int(value)
+
+
+def _instant(headers: Headers, name: str) -> datetime | None:
+    value = headers.get(name)
+    if value is None:
+        return None
+    try:
+        at = datetime.fromisoformat(str(value))
+    except ValueError:
+        raise MalformedEventError(f"the header {name} is no instant") from None
+    if at.tzinfo is None:
+        raise MalformedEventError(f"the header {name} has no time zone")
+    return at
+
+
+def _parked(value: object) -> timedelta:
+    try:
+        return timedelta(microseconds=float(str(value)))
+    except (ValueError, OverflowError):
+        raise MalformedEventError(f"the header {PARKED} is no number of microseconds") from None
+
+
+def _history(headers: Headers) -> tuple[AttemptRecord, ...]:
+    value = headers.get(HISTORY)
+    if value is None:
+        return ()
+    try:
+        return _HISTORY.decode(str(value))
+    except (msgspec.MsgspecError, UnicodeError) as error:
+        raise MalformedEventError(f"the header {HISTORY} cannot be read: {error}") from None

@@ -1,0 +1,169 @@
+"""One connection with one channel, made again whenever it is lost.
+
+Everything here runs on the I/O thread.
+"""
+
+import logging
+import time
+from collections.abc import Callable
+
+import pika
+from pika.channel import Channel
+
+from headway.adapters.rabbitmq.io import IoThread
+from headway.core.secrets import hidden
+
+_LOG = logging.getLogger("headway")
+_FIRST_PAUSE = 0.1
+_LONGEST_PAUSE = 2.0
+
+
+class Link:
+    """Keeps a channel open, and says when there is a new one and when it is gone.
+
+    Args:
+        io: Where it runs.
+        parameters: Of the connection.
+        purpose: What the log calls it.
+        opened: Called with every new channel.
+        lost: Called when a channel that was opened is gone.
+    """
+
+    def __init__(
+        self,
+        io: IoThread,
+        parameters: pika.ConnectionParameters,
+        *,
+        purpose: str,
+        opened: Callable[[Channel], None],
+        lost: Callable[[], None],
+    ) -> None:
+        self._io = io
+        self._parameters = parameters
+        self._purpose = purpose
+        self._opened = opened
+        self._lost = lost
+        self._connection: pika.SelectConnection | None = None
+        self._channel: Channel | None = None
+        self._pause = _FIRST_PAUSE
+        self._gone_since: float | None = None
+        self._closing: Callable[[], None] | None = None
+        self.blocked = False
+        """The broker has no memory or disk left, and takes nothing."""
+
+    @property
+    def address(self) -> str:
+        return f"{self._parameters.host}:{self._parameters.port}"
+
+    def connect(self) -> None:
+        if self._closing is not None:
+            return
+        self._connection = pika.SelectConnection(
+            self._parameters,
+            on_open_callback=self._connected,
+            on_open_error_callback=self._refused,
+            on_close_callback=self._disconnected,
+            custom_ioloop=self._io.loop,
+        )
+
+    def close(self, closed: Callable[[], None]) -> None:
+        """Send what has been written, and let go."""
+        self._closing = closed
+        connection = self._connection
+        if connection is None:
+            closed()
+        elif connection.is_open:
+            connection.close()
+        # Otherwise it is being opened: `_connected` or `_refused` comes by.
+
+    def renew(self, why: str) -> None:
+        """Give up a connection that is there and does not do what it should."""
+        connection = self._connection
+        if connection is not None and connection.is_open:
+            self._again(connection, RuntimeError(why), "does not do what it should")
+            connection.close()  # it may never answer; nobody listens to it any more
+
+    def _connected(self, connection: pika.SelectConnection) -> None:
+        if self._closing is not None:
+            connection.close()
+            return
+        connection.add_on_connection_blocked_callback(self._block)
+        connection.add_on_connection_unblocked_callback(self._unblock)
+        self._open_channel()
+
+    def _open_channel(self) -> None:
+        connection = self._connection
+        if connection is not None and connection.is_open:
+            connection.channel(on_open_callback=self._channel_opened)
+
+    def _channel_opened(self, channel: Channel) -> None:
+        self._channel = channel
+        channel.add_on_close_callback(self._channel_closed)
+        self._pause = _FIRST_PAUSE
+        if self._gone_since is not None:
+            away, self._gone_since = time.monotonic() - self._gone_since, None
+            _LOG.warning(
+                "RabbitMQ at %s answers again (%s), after %.1fs", self.address, self._purpose, away
+            )
+        self._opened(channel)
+
+    def _channel_closed(self, channel: Channel, reason: Exception) -> None:
+        if channel is not self._channel:
+            return
+        self._channel = None
+        self._lost()
+        connection = self._connection
+        if connection is not None and connection.is_open and self._closing is None:
+            _LOG.warning(
+                "RabbitMQ at %s closed the channel (%s): %s; opening another",
+                self.address,
+                self._purpose,
+                hidden(str(reason)),
+            )
+            self._io.later(self._next_pause(), self._open_channel)
+
+    def _disconnected(self, connection: pika.SelectConnection, reason: Exception) -> None:
+        self._again(connection, reason, "lost the connection")
+
+    def _refused(self, connection: pika.SelectConnection, reason: Exception) -> None:
+        self._again(connection, reason, "refuses the connection")
+
+    def _again(self, connection: pika.SelectConnection, reason: Exception, what: str) -> None:
+        if connection is not self._connection:
+            return
+        if self._channel is not None:
+            self._channel = None
+            self._lost()
+        self.blocked = False
+        self._connection = None
+        if self._closing is not None:
+            self._closing()
+            return
+        pause = self._next_pause()
+        if self._gone_since is None:
+            self._gone_since = time.monotonic()
+            _LOG.warning(
+                "RabbitMQ at %s: %s (%s): %s; trying again until it answers",
+                self.address,
+                what,
+                self._purpose,
+                hidden(str(reason) or type(reason).__name__),
+            )
+        self._io.later(pause, self.connect)
+
+    def _next_pause(self) -> float:
+        pause, self._pause = self._pause, min(self._pause * 2, _LONGEST_PAUSE)
+        return pause
+
+    def _block(self, _connection: object, method: pika.frame.Method) -> None:
+        self.blocked = True
+        _LOG.error(
+            "RabbitMQ at %s takes no messages (%s): free memory or disk space there; what has to "
+            "be published waits, and nothing is lost",
+            self.address,
+            method.method.reason,
+        )
+
+    def _unblock(self, _connection: object, _method: object) -> None:
+        self.blocked = False
+        _LOG.warning("RabbitMQ at %s takes messages again", self.address)

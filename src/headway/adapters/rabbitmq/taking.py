@@ -1,0 +1,294 @@
+"""Consume: what the broker has delivered, until it is asked for, and its acknowledgement.
+
+Deliveries arrive on the I/O thread and are asked for on the event loop. They change hands in
+batches: the event loop is woken once for all that has arrived meanwhile.
+"""
+
+import asyncio
+import logging
+import sys
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import NamedTuple
+
+import pika
+from pika.channel import Channel
+
+from headway.adapters.rabbitmq.acknowledging import Acknowledged
+from headway.adapters.rabbitmq.io import IoThread
+from headway.adapters.rabbitmq.link import Link
+
+_LOG = logging.getLogger("headway")
+
+
+class Arrived(NamedTuple):
+    """A message as it came from the broker."""
+
+    epoch: int
+    tag: int
+    source: str
+    """The queue at the broker."""
+    properties: pika.BasicProperties
+    body: bytes
+
+
+class _Source:
+    """One queue that is consumed from; every growth of its window is one consumer more."""
+
+    __slots__ = ("arrived", "name", "windows")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.windows: dict[str, int] = {}
+        self.arrived: deque[Arrived] = deque()
+
+    @property
+    def window(self) -> int:
+        return sum(self.windows.values())
+
+
+class Taker:
+    """Consumes over a connection of its own.
+
+    Args:
+        io: The thread.
+        parameters: Of the connection.
+        alive: Name of a queue that is there for as long as this connection is.
+        redeclare: Called on the event loop if a queue has gone.
+    """
+
+    def __init__(
+        self,
+        io: IoThread,
+        parameters: pika.ConnectionParameters,
+        *,
+        alive: str,
+        redeclare: Callable[[], None],
+    ) -> None:
+        self._io = io
+        self._alive = alive
+        self._redeclare = redeclare
+        self._link = Link(io, parameters, purpose="taking", opened=self._opened, lost=self._lost)
+        # On the event loop
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._news = asyncio.Event()
+        self._epoch = 0
+        self._acknowledged = Acknowledged()
+        self._windows: dict[str, int] = {}
+        # On the I/O thread
+        self._channel: Channel | None = None
+        self._io_epoch = 0
+        self._last_tag = 0
+        self._sources: dict[str, _Source] = {}
+        self._woken = False
+        self._numbers = 0
+
+    # On the event loop
+
+    def start(self) -> None:
+        if self._loop is None:
+            self._loop = asyncio.get_running_loop()
+            self._io.call(self._link.connect)
+
+    def window(self, source: str) -> int:
+        """Say how many of a queue may be here, unacknowledged."""
+        return self._windows.get(source, 0)
+
+    def sources(self) -> list[str]:
+        """Name the queues that are consumed from."""
+        return list(self._windows)
+
+    def want(self, source: str, window: int) -> None:
+        """Have at least so many of a queue delivered ahead of their acknowledgement."""
+        present = self._windows.get(source, 0)
+        if present < window:
+            # Every growth is one consumer more: so there are never many.
+            self._windows[source] = max(window, 2 * present)
+            self._io.call(partial(self._widen, source, self._windows[source]))
+
+    async def cancel(self, sources: Sequence[str]) -> list[Arrived]:
+        """Have nothing more delivered of some queues; give what has arrived and nobody took."""
+        for source in sources:
+            self._windows.pop(source, None)
+        done = asyncio.Event()
+        self._io.call(partial(self._cancel, sources, partial(self._tell, done.set)))
+        await done.wait()
+        return self.collect(sources, sys.maxsize)
+
+    async def wait(self, seconds: float) -> None:
+        """Wait until something has arrived, at most so long."""
+        self._news.clear()
+        if any(source.arrived for source in self._sources.values()):
+            return
+        try:
+            async with asyncio.timeout(seconds):
+                await self._news.wait()
+        except TimeoutError:
+            pass
+
+    def collect(self, sources: Iterable[str], limit: int) -> list[Arrived]:
+        """Give what has arrived, in the order in which it came."""
+        waiting = [s for name in sources if (s := self._sources.get(name)) and s.arrived]
+        found: list[Arrived] = []
+        while waiting and len(found) < limit:
+            first = waiting[0] if len(waiting) == 1 else min(waiting, key=_age)
+            one = first.arrived.popleft()
+            if not first.arrived:
+                waiting.remove(first)
+            if one.epoch == self._epoch:
+                found.append(one)
+        return found
+
+    def is_ours(self, epoch: int, tag: int) -> bool:
+        return epoch == self._epoch and self._acknowledged.is_open(tag)
+
+    def acknowledge(self, tags: Sequence[int]) -> None:
+        """Acknowledge open deliveries of the present channel."""
+        upto, singles = self._acknowledged.settle(tags)
+        self._io.call(partial(self._ack, self._epoch, upto, singles))
+
+    def _begin_epoch(self, epoch: int) -> None:
+        self._epoch = epoch
+        self._acknowledged = Acknowledged()
+
+    def _skip(self, epoch: int, tags: Sequence[int]) -> None:
+        if epoch == self._epoch:
+            self._acknowledged.settle(tags)
+
+    def _wake(self) -> None:
+        self._woken = False
+        self._news.set()
+
+    # On the I/O thread
+
+    def close(self, closed: Callable[[], None]) -> None:
+        """Send the acknowledgements that are on their way, and let go."""
+        if self._loop is None:
+            closed()
+        else:
+            self._link.close(closed)
+
+    def renew(self, why: str) -> None:
+        self._link.renew(why)
+
+    def _tell(self, callback: Callable[[], None]) -> None:
+        loop = self._loop
+        if loop is not None and not loop.is_closed():
+            loop.call_soon_threadsafe(callback)
+
+    def _opened(self, channel: Channel) -> None:
+        self._io_epoch += 1
+        self._channel = channel
+        self._last_tag = 0
+        channel.add_on_cancel_callback(self._cancelled)
+        self._tell(partial(self._begin_epoch, self._io_epoch))
+        channel.queue_declare(self._alive, exclusive=True, auto_delete=True)
+        for source in self._sources.values():
+            window = source.window
+            source.windows = {}
+            if window:
+                self._consume(source, window)
+
+    def _lost(self) -> None:
+        self._channel = None
+        for source in self._sources.values():
+            source.arrived.clear()
+        # What was in hand belongs to others from now on.
+        self._tell(partial(self._begin_epoch, -self._io_epoch))
+
+    def _widen(self, name: str, window: int) -> None:
+        source = self._sources.get(name)
+        if source is None:
+            # A new dict, because the event loop may be going through the old one.
+            source = _Source(name)
+            self._sources = {**self._sources, name: source}
+        more = window - source.window
+        if more > 0:
+            self._consume(source, more)
+
+    def _consume(self, source: _Source, more: int) -> None:
+        self._numbers += 1
+        tag = f"{source.name}-{self._numbers}"
+        source.windows[tag] = more
+        channel = self._channel
+        if channel is None or not channel.is_open:
+            return  # it is done when there is a channel
+        channel.basic_qos(prefetch_count=more)
+        channel.basic_consume(
+            source.name, partial(self._arrive, self._io_epoch, source), consumer_tag=tag
+        )
+
+    def _cancel(self, names: Sequence[str], done: Callable[[], None]) -> None:
+        channel = self._channel
+        left: set[str] = set()
+
+        def cancelled(frame: pika.frame.Method) -> None:
+            left.discard(frame.method.consumer_tag)
+            if not left:
+                done()
+
+        for name in names:
+            source = self._sources.get(name)
+            if source is not None:
+                left.update(source.windows)
+                source.windows = {}
+        if channel is None or not channel.is_open or not left:
+            done()
+            return
+        # If the channel is lost meanwhile, nobody would answer.
+        channel.add_on_close_callback(lambda *_: done())
+        for tag in tuple(left):
+            channel.basic_cancel(tag, callback=cancelled)
+
+    def _arrive(
+        self,
+        epoch: int,
+        source: _Source,
+        _channel: Channel,
+        method: pika.spec.Basic.Deliver,
+        properties: pika.BasicProperties,
+        body: bytes,
+    ) -> None:
+        tag = method.delivery_tag
+        if tag != self._last_tag + 1:
+            # pika gives back by itself what arrives for a consumer that is being cancelled.
+            missing = range(self._last_tag + 1, tag)
+            self._tell(partial(self._skip, epoch, missing))
+        self._last_tag = tag
+        source.arrived.append(Arrived(epoch, tag, source.name, properties, body))
+        if not self._woken:
+            self._woken = True
+            self._tell(self._wake)
+
+    def _cancelled(self, frame: pika.frame.Method) -> None:
+        """The broker has ended a consumer: its queue was deleted, or has lost its leader."""
+        tag = frame.method.consumer_tag
+        for source in self._sources.values():
+            if source.windows.pop(tag, None) is not None:
+                _LOG.error(
+                    "RabbitMQ at %s ended the consumer of %s: the queue is gone; declaring it anew",
+                    self._link.address,
+                    source.name,
+                )
+                self._tell(self._redeclare)
+                return
+
+    def consume_again(self, name: str) -> None:
+        """Consume from a queue that was declared anew."""
+        source = self._sources.get(name)
+        if source is not None and not source.windows:
+            self._consume(source, 1)
+
+    def _ack(self, epoch: int, upto: int | None, singles: Sequence[int]) -> None:
+        channel = self._channel
+        if channel is None or not channel.is_open or epoch != self._io_epoch:
+            return  # what was not acknowledged comes back; its record recognises it
+        if upto is not None:
+            channel.basic_ack(upto, multiple=True)
+        for tag in singles:
+            channel.basic_ack(tag)
+
+
+def _age(source: _Source) -> int:
+    return source.arrived[0].tag

@@ -1,0 +1,16 @@
+from collections.abc import AsyncIterator
+
+import pytest
+
+from headway.testing.conformance.bus import BusConformance
+from tests.adapters.rabbitmq_harness import RabbitBusHarness
+
+
+@pytest.fixture
+async def harness(rabbitmq_vhost: str) -> AsyncIterator[RabbitBusHarness]:
+    harness = RabbitBusHarness(rabbitmq_vhost)
+    yield harness
+    await harness.close()
+
+
+class TestBus(BusConformance): ...
