@@ -3,7 +3,7 @@
 from datetime import datetime, timedelta
 
 from headway.adapters.rabbitmq import headers
-from headway.adapters.rabbitmq.taking import Arrived
+from headway.adapters.rabbitmq.sources import Arrived
 from headway.adapters.rabbitmq.topology import work_queue_of
 from headway.core.errors import MalformedEventError
 from headway.ports.bus import Delivery

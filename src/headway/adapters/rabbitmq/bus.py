@@ -2,25 +2,25 @@
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from datetime import timedelta
 from functools import partial
 from typing import Any
 
 import pika
-from pika.adapters.blocking_connection import BlockingChannel
 
-from headway.adapters.rabbitmq import catalogue, declaring, outgoing
+from headway.adapters.rabbitmq import outgoing
 from headway.adapters.rabbitmq.arriving import delivery_of, due_later
-from headway.adapters.rabbitmq.catalogue import Catalogue
 from headway.adapters.rabbitmq.desk import Desk
 from headway.adapters.rabbitmq.io import IoThread
+from headway.adapters.rabbitmq.pulse import Pulse
+from headway.adapters.rabbitmq.queues import Queues
 from headway.adapters.rabbitmq.sending import NotPublishedError, Outgoing, Sender
+from headway.adapters.rabbitmq.sources import Arrived
 from headway.adapters.rabbitmq.suspects import Held, Suspects
-from headway.adapters.rabbitmq.taking import Arrived, Taker
-from headway.adapters.rabbitmq.topology import suspects_of, topology, worker_queue
+from headway.adapters.rabbitmq.taking import Taker
+from headway.adapters.rabbitmq.topology import worker_queue
 from headway.adapters.rabbitmq.windows import Windows
-from headway.core.errors import ConfigurationError
 from headway.ports.bus import (
     SUSPECT_AFTER,
     Delivery,
@@ -62,45 +62,37 @@ class RabbitBus:
             self._io, parameters, alive=worker_queue(token), redeclare=self._redeclare
         )
         self._windows = Windows(self._taker, clock)
+        self._pulse = Pulse(self._io, self._taker, self.send, clock)
         self._suspects = Suspects(desk, clock, token, time_to_come_back)
-        self._queues: dict[str, Queue] = {}
-        self._catalogue: Catalogue = {}
+        self._queues = Queues(desk, exchange)
         self._taken: dict[Held, Delivery] = {}
         """What is in hand, to hand it back in the end."""
         self._watching: asyncio.Task[None] | None = None
         self._aside: set[asyncio.Task[None]] = set()
         self._closed = False
+        self.before_close: Callable[[], Awaitable[None]] | None = None
+        """Lets go of what needs this bus to the end: the letters in somebody's hands."""
 
     # Queues
 
     async def open(self, queues: Sequence[Queue]) -> None:
-        self._queues |= {queue.name: queue for queue in queues}
-        self._catalogue = await self._desk.run(self._declare)
-
-    def _declare(self, channel: BlockingChannel) -> Catalogue:
-        queues = list(self._queues.values())
-        wanted = topology(
-            queues, self._exchange, has_default_limit=declaring.has_default_limit(channel)
-        )
-        declaring.declare(channel, wanted, frozenset(queue.failed for queue in queues))
-        return catalogue.add(channel.connection.channel(), queues)
+        await self._queues.declare(queues)
 
     def _redeclare(self) -> None:
         self._put_aside(self._declare_again())
 
     async def _declare_again(self) -> None:
-        self._catalogue = await self._desk.run(self._declare)
-        for queue in self._queues:
-            for source in (queue, suspects_of(queue)):
-                self._io.call(partial(self._taker.consume_again, source))
+        await self._queues.declare()
+        for source in self._queues.sources():
+            self._io.call(partial(self._taker.consume_again, source))
 
     # Publishing
 
     async def publish(self, messages: Sequence[Message]) -> Sequence[int]:
-        await self._refuse_unknown(messages)
+        await self._queues.refuse_unknown(messages)
         routed = await self.send([outgoing.event(each, self._exchange) for each in messages])
         return [
-            self._takers(message) if is_routed else 0
+            self._queues.takers(message) if is_routed else 0
             for message, is_routed in zip(messages, routed, strict=True)
         ]
 
@@ -108,25 +100,6 @@ class RabbitBus:
         """Publish messages as they are, confirmed; for each, say whether a queue took it."""
         self._io.start()
         return await self._sender.publish(messages)
-
-    async def _refuse_unknown(self, messages: Sequence[Message]) -> None:
-        """Refuse queues that were never declared, before anything is published."""
-        straight = {message.queue for message in messages if message.queue is not None}
-        if straight <= self._catalogue.keys():
-            return
-        self._catalogue = await self._desk.run(catalogue.read)
-        for queue in sorted(straight - self._catalogue.keys()):
-            known = ", ".join(sorted(self._catalogue)) or "none"
-            raise ConfigurationError(
-                f"queue={queue!r} is not accepted: it was never declared; these are: {known}"
-            )
-
-    def _takers(self, message: Message) -> int:
-        """Say how many queues take a message that the broker could route, as far as is known."""
-        if message.queue is not None:
-            return 1
-        entries = self._catalogue.values()
-        return sum(message.event_type in entry.event_types for entry in entries) or 1
 
     # Taking
 
@@ -139,6 +112,7 @@ class RabbitBus:
             self._io.start()
             self._taker.start()
             self._watching = self._put_aside(self._watch())
+            self._put_aside(self._pulse.run())
         until = self._clock.now() + patience
         with self._windows.ask(queues, limit + len(self._taken)) as sources:
             while True:
@@ -275,6 +249,8 @@ class RabbitBus:
         if self._closed:
             return
         self._closed = True
+        if self.before_close is not None:
+            await self.before_close()
         try:
             async with asyncio.timeout(_FAREWELL):
                 if self._watching is not None:

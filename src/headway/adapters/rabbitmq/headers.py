@@ -25,6 +25,8 @@ DUE = "headway-due"
 """When it is due, if that is later than any delay queue reaches."""
 
 _COUNT = "x-delivery-count"
+_NOT_OF_TRAVEL = frozenset({_COUNT, RETURNS})
+_LONGEST_ID = 255
 _HISTORY = msgspec.json.Decoder(tuple[AttemptRecord, ...])
 _NO_TIME = timedelta()
 UNNAMED = Travel(operation="")
@@ -34,17 +36,19 @@ Headers = Mapping[str, Any]
 
 
 def write(travel: Travel, *, returns: int = 0, due: datetime | None = None) -> dict[str, Any]:
-    """Write headers; what is as at the beginning is left out."""
-    headers: dict[str, Any] = {OPERATION: travel.operation} if travel.operation else {}
-    if travel.generation != FIRST_GENERATION:
-        headers[GENERATION] = travel.generation
+    """Write headers; what is as at the beginning is left out.
+
+    So a new event has none: the message id names its operation, if that is not too long for it.
+    """
     numbers = {
         FAILURES: travel.failures,
         NOT_YET: travel.not_yet,
         REQUEUES: travel.requeues,
         RETURNS: returns,
     }
-    headers |= {name: number for name, number in numbers.items() if number}
+    headers: dict[str, Any] = {name: number for name, number in numbers.items() if number}
+    if travel.generation != FIRST_GENERATION:
+        headers[GENERATION] = travel.generation
     for name, at in ((FIRST_SEEN, travel.first_seen), (PARKED_SINCE, travel.parked_since)):
         if at is not None:
             headers[name] = instant(at)
@@ -54,19 +58,25 @@ def write(travel: Travel, *, returns: int = 0, due: datetime | None = None) -> d
         headers[PARKED] = str(travel.parked / timedelta(microseconds=1))
     if travel.history:
         headers[HISTORY] = msgspec.json.encode(travel.history).decode()
+    if message_id(travel) is None and travel.operation:
+        headers[OPERATION] = travel.operation
     return headers
+
+
+def message_id(travel: Travel) -> str | None:
+    """Give the operation as a message id, if it can be one."""
+    operation = travel.operation
+    return operation if operation and len(operation.encode()) <= _LONGEST_ID else None
 
 
 def read(headers: Headers | None, message_id: str | None) -> Travel:
     """Read headers, or say by MalformedEventError why they cannot be read."""
-    if not headers or OPERATION not in headers:
-        # Not ours yet: whoever publishes plain events names them in the event, or by message id.
+    if not headers or headers.keys() <= _NOT_OF_TRAVEL:
+        # Whoever publishes plain events names them in the event, or by message id.
         return Travel(operation=message_id) if message_id else UNNAMED
-    if len(headers) == 1 or (len(headers) == 2 and _COUNT in headers):  # noqa: PLR2004
-        return Travel(operation=_text(headers, OPERATION))
     parked = headers.get(PARKED)
     return Travel(
-        operation=_text(headers, OPERATION),
+        operation=_text(headers, OPERATION) if OPERATION in headers else message_id or "",
         generation=_text(headers, GENERATION) if GENERATION in headers else FIRST_GENERATION,
         failures=_number(headers, FAILURES),
         not_yet=_number(headers, NOT_YET),

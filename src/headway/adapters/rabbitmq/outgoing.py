@@ -15,7 +15,6 @@ from headway.ports.bus import Delivery, Message
 DIRECT = ""
 """The broker's own exchange: the routing key is the name of a queue."""
 _PERSISTENT = 2
-_LONGEST_ID = 255
 
 
 def event(message: Message, exchange: str) -> Outgoing:
@@ -58,12 +57,10 @@ def _straight(delivery: Delivery, queue: str) -> Outgoing:
 def _properties(
     travel: Travel, written: dict[str, Any], event_type: str = ""
 ) -> pika.BasicProperties:
-    operation = travel.operation
-    fits = operation and len(operation.encode()) <= _LONGEST_ID
     return pika.BasicProperties(
         content_type="application/json",
         delivery_mode=_PERSISTENT,
-        message_id=operation if fits else None,
+        message_id=headers.message_id(travel),
         type=event_type or None,
-        headers=written,
+        headers=written or None,
     )

@@ -7,10 +7,8 @@ batches: the event loop is woken once for all that has arrived meanwhile.
 import asyncio
 import logging
 import sys
-from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import NamedTuple
 
 import pika
 from pika.channel import Channel
@@ -18,34 +16,9 @@ from pika.channel import Channel
 from headway.adapters.rabbitmq.acknowledging import Acknowledged
 from headway.adapters.rabbitmq.io import IoThread
 from headway.adapters.rabbitmq.link import Link
+from headway.adapters.rabbitmq.sources import Arrived, Source
 
 _LOG = logging.getLogger("headway")
-
-
-class Arrived(NamedTuple):
-    """A message as it came from the broker."""
-
-    epoch: int
-    tag: int
-    source: str
-    """The queue at the broker."""
-    properties: pika.BasicProperties
-    body: bytes
-
-
-class _Source:
-    """One queue that is consumed from; every growth of its window is one consumer more."""
-
-    __slots__ = ("arrived", "name", "windows")
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.windows: dict[str, int] = {}
-        self.arrived: deque[Arrived] = deque()
-
-    @property
-    def window(self) -> int:
-        return sum(self.windows.values())
 
 
 class Taker:
@@ -67,7 +40,9 @@ class Taker:
         redeclare: Callable[[], None],
     ) -> None:
         self._io = io
-        self._alive = alive
+        self.alive = alive
+        self.beats = 0
+        """Messages that came to the queue `alive`."""
         self._redeclare = redeclare
         self._link = Link(io, parameters, purpose="taking", opened=self._opened, lost=self._lost)
         # On the event loop
@@ -80,7 +55,7 @@ class Taker:
         self._channel: Channel | None = None
         self._io_epoch = 0
         self._last_tag = 0
-        self._sources: dict[str, _Source] = {}
+        self._sources: dict[str, Source] = {}
         self._woken = False
         self._numbers = 0
 
@@ -132,7 +107,7 @@ class Taker:
         waiting = [s for name in sources if (s := self._sources.get(name)) and s.arrived]
         found: list[Arrived] = []
         while waiting and len(found) < limit:
-            first = waiting[0] if len(waiting) == 1 else min(waiting, key=_age)
+            first = waiting[0] if len(waiting) == 1 else min(waiting, key=lambda source: source.age)
             one = first.arrived.popleft()
             if not first.arrived:
                 waiting.remove(first)
@@ -183,7 +158,8 @@ class Taker:
         self._last_tag = 0
         channel.add_on_cancel_callback(self._cancelled)
         self._tell(partial(self._begin_epoch, self._io_epoch))
-        channel.queue_declare(self._alive, exclusive=True, auto_delete=True)
+        channel.queue_declare(self.alive, exclusive=True, auto_delete=True)
+        channel.basic_consume(self.alive, self._beat, auto_ack=True)
         for source in self._sources.values():
             window = source.window
             source.windows = {}
@@ -201,13 +177,13 @@ class Taker:
         source = self._sources.get(name)
         if source is None:
             # A new dict, because the event loop may be going through the old one.
-            source = _Source(name)
+            source = Source(name)
             self._sources = {**self._sources, name: source}
         more = window - source.window
         if more > 0:
             self._consume(source, more)
 
-    def _consume(self, source: _Source, more: int) -> None:
+    def _consume(self, source: Source, more: int) -> None:
         self._numbers += 1
         tag = f"{source.name}-{self._numbers}"
         source.windows[tag] = more
@@ -244,22 +220,36 @@ class Taker:
     def _arrive(
         self,
         epoch: int,
-        source: _Source,
+        source: Source,
         _channel: Channel,
         method: pika.spec.Basic.Deliver,
         properties: pika.BasicProperties,
         body: bytes,
     ) -> None:
         tag = method.delivery_tag
-        if tag != self._last_tag + 1:
-            # pika gives back by itself what arrives for a consumer that is being cancelled.
-            missing = range(self._last_tag + 1, tag)
-            self._tell(partial(self._skip, epoch, missing))
-        self._last_tag = tag
+        self._count_to(tag, epoch)
         source.arrived.append(Arrived(epoch, tag, source.name, properties, body))
         if not self._woken:
             self._woken = True
             self._tell(self._wake)
+
+    def _beat(
+        self,
+        _channel: Channel,
+        method: pika.spec.Basic.Deliver,
+        _properties: pika.BasicProperties,
+        _body: bytes,
+    ) -> None:
+        self.beats += 1
+        tag = method.delivery_tag
+        self._count_to(tag, self._io_epoch)
+        self._tell(partial(self._skip, self._io_epoch, [tag]))  # it wants no acknowledgement
+
+    def _count_to(self, tag: int, epoch: int) -> None:
+        if tag != self._last_tag + 1:
+            # pika gives back by itself what arrives for a consumer that is being cancelled.
+            self._tell(partial(self._skip, epoch, range(self._last_tag + 1, tag)))
+        self._last_tag = tag
 
     def _cancelled(self, frame: pika.frame.Method) -> None:
         """The broker has ended a consumer: its queue was deleted, or has lost its leader."""
@@ -288,7 +278,3 @@ class Taker:
             channel.basic_ack(upto, multiple=True)
         for tag in singles:
             channel.basic_ack(tag)
-
-
-def _age(source: _Source) -> int:
-    return source.arrived[0].tag

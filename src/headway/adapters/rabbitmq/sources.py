@@ -1,0 +1,38 @@
+"""What has arrived from the queues that are consumed from."""
+
+from collections import deque
+from typing import NamedTuple
+
+import pika
+
+
+class Arrived(NamedTuple):
+    """A message as it came from the broker."""
+
+    epoch: int
+    """The channel that it came by: another one has another number."""
+    tag: int
+    source: str
+    """The queue at the broker."""
+    properties: pika.BasicProperties
+    body: bytes
+
+
+class Source:
+    """One queue that is consumed from; every growth of its window is one consumer more."""
+
+    __slots__ = ("arrived", "name", "windows")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.windows: dict[str, int] = {}
+        self.arrived: deque[Arrived] = deque()
+
+    @property
+    def window(self) -> int:
+        return sum(self.windows.values())
+
+    @property
+    def age(self) -> int:
+        """The tag of the first that has arrived and was not taken."""
+        return self.arrived[0].tag
