@@ -67,6 +67,7 @@ class RabbitBusHarness(EngineHarness):
             desk=Desk(how),
             time_to_come_back=self.moment,
             idle=5 * self.moment,
+            pulse=self.moment,
         )
         self.buses.append(bus)
         nothing = cast(Any, None)

@@ -11,7 +11,7 @@ from headway.ports.bus import Delivery, Message, Queue, Then
 from headway.ports.commit import Finish, Finisher, Outcome, Unit
 from headway.ports.documents import Documents
 from headway.ports.letters import FailedQueue, Letters
-from headway.ports.records import DoneRecord, DoneRecords
+from headway.ports.records import Decisions, DoneRecord, DoneRecords
 from headway.runtime.finishing import Store
 from tests.simulation.process import Process
 
@@ -93,6 +93,9 @@ class FaultyBus:
     async def resume(self, queue: str) -> int:
         return await self._process.step("resume", lambda: self._bus.resume(queue), about=queue)
 
+    async def proven(self) -> datetime | None:
+        return await self._bus.proven()  # it changes nothing, so nothing is lost with it
+
     async def close(self) -> None:
         await self._process.step("close", self._bus.close)
 
@@ -144,6 +147,28 @@ class FaultyStore:
             whole,
             half=lambda: self._store.commit(some),
             about=" ".join(map(_ended, units)),
+        )
+
+
+class FaultyDecisions:
+    """What the store is told about letters, where they are kept by a bus."""
+
+    def __init__(self, process: Process, decisions: Decisions) -> None:
+        self._process = process
+        self._decisions = decisions
+
+    async def requeued(self, failed_queue: str, letter_id: str, to: str | None) -> None:
+        await self._process.step(
+            "decide",
+            lambda: self._decisions.requeued(failed_queue, letter_id, to),
+            about=f"requeued {letter_id}",
+        )
+
+    async def purged(self, failed_queue: str, letter_ids: Sequence[str]) -> None:
+        await self._process.step(
+            "decide",
+            lambda: self._decisions.purged(failed_queue, letter_ids),
+            about=f"purged {' '.join(letter_ids)}",
         )
 
 

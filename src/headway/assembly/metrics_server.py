@@ -1,22 +1,42 @@
-"""Serve /metrics, for one process or for all workers of a supervisor."""
+"""Serve /metrics and /health, for one process or for all workers of a supervisor."""
 
 import asyncio
-from collections.abc import Iterator
+import json
+import threading
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from functools import partial
+from http import HTTPStatus
+from socketserver import ThreadingMixIn
+from typing import Any
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
-from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client import CollectorRegistry, make_wsgi_app
 from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import REGISTRY
 
 from headway.adapters.prometheus.places import PlacesCollector
 from headway.assembly.retrying import CLOCK
 from headway.core.errors import ConfigurationError
+from headway.core.metrics import WORKER_REACHED
+from headway.ports.clock import Clock
 from headway.ports.engine import Engine
 from headway.ports.places import Count
+from headway.runtime.reach import TOO_LONG
 
 _PATIENCE = timedelta(seconds=5)
+
+
+class _Server(ThreadingMixIn, WSGIServer):
+    """A scrape that takes its time keeps nobody from asking for the health."""
+
+    daemon_threads = True
+
+
+class _Quiet(WSGIRequestHandler):
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 (the library's name)
+        """Say nothing of every scrape."""
 
 
 @contextmanager
@@ -36,13 +56,15 @@ def metrics_server(
     places = PlacesCollector(partial(_count, engine, loop), CLOCK)
     registry.register(places)
     try:
-        server, thread = start_http_server(port, host, registry)
+        server = make_server(host, port, _pages(registry), _Server, _Quiet)
     except OSError as error:
         registry.unregister(places)
         raise ConfigurationError(
             f"--metrics-port={port} at {host} cannot be listened on: {error.strerror}; "
             "choose another, or 0 for any"
         ) from error
+    thread = threading.Thread(target=server.serve_forever, name="headway-metrics", daemon=True)
+    thread.start()
     try:
         yield server.server_port
     finally:
@@ -50,6 +72,38 @@ def metrics_server(
         server.server_close()
         thread.join()
         registry.unregister(places)
+
+
+def _pages(registry: CollectorRegistry) -> Callable[..., Iterable[bytes]]:
+    metrics = make_wsgi_app(registry)
+
+    def page(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+        if environ["PATH_INFO"].rstrip("/") != "/health":
+            shown: Iterable[bytes] = metrics(environ, start_response)
+            return shown
+        status, words = health(registry, CLOCK)
+        body = json.dumps(words).encode()
+        headers = [("Content-Type", "application/json"), ("Content-Length", str(len(body)))]
+        start_response(f"{status.value} {status.phrase}", headers)
+        return [body]
+
+    return page
+
+
+def health(registry: CollectorRegistry, clock: Clock) -> tuple[HTTPStatus, dict[str, Any]]:
+    """Say whether events reach every worker: not merely that processes are there."""
+    now = clock.now().timestamp()
+    silent = {
+        sample.labels["service"]: round(now - sample.value, 1)
+        for family in registry.collect()
+        if family.name == WORKER_REACHED.name
+        for sample in family.samples
+    }
+    if not silent:
+        return HTTPStatus.SERVICE_UNAVAILABLE, {"status": "starting", "silent_seconds": {}}
+    if max(silent.values()) > TOO_LONG.total_seconds():
+        return HTTPStatus.SERVICE_UNAVAILABLE, {"status": "silent", "silent_seconds": silent}
+    return HTTPStatus.OK, {"status": "ok", "silent_seconds": silent}
 
 
 def _count(engine: Engine, loop: asyncio.AbstractEventLoop) -> Count:

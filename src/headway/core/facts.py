@@ -5,7 +5,7 @@ Logs, metrics and tests are all made from the same facts.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from headway.core.action import Reason
 from headway.core.failure import Failure
@@ -184,6 +184,23 @@ class LeaseLost:
     idempotency_key: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reached:
+    """It was seen that what is published reaches this worker."""
+
+    service: str
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReachChanged:
+    """For too long nothing could reach this worker, or it can again."""
+
+    service: str
+    silent: bool
+    lasted: timedelta
+
+
 EventFact = (
     Processed
     | DuplicatesRecognised
@@ -196,6 +213,8 @@ EventFact = (
     | FloodChanged
     | SuspectBegun
     | LeaseLost
+    | Reached
+    | ReachChanged
 )
 CallFact = RetryScheduled | Recovered | GaveUp | CommitResolved
 Fact = CallFact | EventFact

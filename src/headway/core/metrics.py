@@ -141,6 +141,13 @@ EVENT_LEASES_LOST = Metric(
     ("service",),
     "Events that were finished too late, when they belonged to somebody else: without effect.",
 )
+WORKER_REACHED = Metric(
+    "headway_worker_reached_timestamp_seconds",
+    "gauge",
+    ("service",),
+    "When it was last seen that events reach a worker; of several processes the one that is worst "
+    "off. A worker that is alive and gets nothing stands still here.",
+)
 
 # What the engine counts when somebody asks.
 ENGINE_UP = Metric(
@@ -197,6 +204,7 @@ EVENTS = (
     SERVICE_PAUSED,
     EVENT_SUSPECTS,
     EVENT_LEASES_LOST,
+    WORKER_REACHED,
 )
 """Fed by the facts of events."""
 PLACES = (ENGINE_UP, QUEUE_DEPTH, QUEUE_OLDEST_AGE, QUEUE_SUSPECTS, FAILED_LETTERS, WORKERS)

@@ -123,6 +123,13 @@ class Bus(Protocol):
         """Make what is parked in a queue due at once; say how many."""
         ...
 
+    async def proven(self) -> datetime | None:
+        """Say when it was last seen that what is published would reach this process.
+
+        None: not yet. To be connected is not enough.
+        """
+        ...
+
     async def close(self) -> None:
         """Hand back what is still taken and let go of everything."""
         ...

@@ -2,7 +2,7 @@
 
 from typing import TypeVar
 
-from headway.core.facts import Fact
+from headway.core.facts import Fact, Reached
 
 F = TypeVar("F", bound=Fact)
 
@@ -17,7 +17,8 @@ class Recorder:
         self.facts: list[Fact] = []
 
     def tell(self, fact: Fact) -> None:
-        self.facts.append(fact)
+        if not isinstance(fact, Reached):  # every few seconds, and nothing has happened
+            self.facts.append(fact)
 
     def of(self, kind: type[F]) -> list[F]:
         """Give the facts of one kind."""

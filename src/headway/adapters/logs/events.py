@@ -23,6 +23,8 @@ from headway.core.facts import (
     HealthChanged,
     LeaseLost,
     Processed,
+    ReachChanged,
+    Reached,
     SuspectBegun,
 )
 from headway.core.failure import Failure, Verdict, words
@@ -54,7 +56,7 @@ class EventLines:
         self._log = logger
         self._tallies: dict[tuple[str, str], _Tally] = {}
 
-    def tell(self, fact: EventFact) -> None:  # noqa: C901 (a case for each fact)
+    def tell(self, fact: EventFact) -> None:  # noqa: C901, PLR0912 (a case for each fact)
         match fact:
             case Processed():
                 self._processed(fact)
@@ -71,6 +73,10 @@ class EventLines:
                 self._health(fact)
             case FloodChanged():
                 self._flood(fact)
+            case Reached():
+                pass  # of that there is a gauge; the log would say it every few seconds
+            case ReachChanged():
+                self._reach(fact)
             case SuspectBegun():
                 self._log.warning(
                     "Event came back %d times because its worker was gone, and now runs alone; "
@@ -226,6 +232,24 @@ class EventLines:
                 fact.rule,
                 shown(fact.event_type),
                 fact.service,
+                extra=fields | {"lasted": round(fact.lasted.total_seconds(), 3)},
+            )
+
+    def _reach(self, fact: ReachChanged) -> None:
+        fields = {"service": fact.service, "silent": fact.silent}
+        if fact.silent:
+            self._log.error(
+                "Nothing has reached this worker of %s for %s: look at the engine and the network; "
+                "it goes on trying",
+                fact.service,
+                _short(fact.lasted),
+                extra=fields | {"lasted": round(fact.lasted.total_seconds(), 3)},
+            )
+        else:
+            self._log.warning(
+                "Events reach this worker of %s again, after %s",
+                fact.service,
+                _short(fact.lasted),
                 extra=fields | {"lasted": round(fact.lasted.total_seconds(), 3)},
             )
 

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from headway.adapters.memory.state import State
 from headway.ports.bus import Delivery, Message, Queue, Then
@@ -75,6 +75,9 @@ class MemoryBus:
 
     async def resume(self, queue: str) -> int:
         return self._state.resume(queue, self._clock.now())
+
+    async def proven(self) -> datetime | None:
+        return self._clock.now()
 
     async def close(self) -> None:
         self._state.leave(self, returned=False)

@@ -21,6 +21,8 @@ from headway.core.facts import (
     HealthChanged,
     LeaseLost,
     Processed,
+    ReachChanged,
+    Reached,
     SuspectBegun,
 )
 
@@ -48,6 +50,7 @@ class EventMetrics:
         self._paused = gauge(metrics.SERVICE_PAUSED, registry)
         self._suspects = counter(metrics.EVENT_SUSPECTS, registry)
         self._leases = counter(metrics.EVENT_LEASES_LOST, registry)
+        self._reached = gauge(metrics.WORKER_REACHED, registry, of_many="livemin")
         self._services: dict[str, _OfService] = {}
 
     def tell(self, fact: EventFact) -> None:  # noqa: C901, PLR0912 (a case for each fact)
@@ -82,6 +85,10 @@ class EventMetrics:
                 of.suspects.inc()
             case LeaseLost():
                 of.leases.inc()
+            case Reached():
+                self._reached.labels(fact.service).set(fact.at.timestamp())
+            case ReachChanged():
+                pass  # the gauge of its times says the same
             case _:
                 assert_never(fact)
 

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
@@ -50,6 +50,7 @@ class RabbitBus:
         desk: Desk,
         time_to_come_back: timedelta = timedelta(seconds=10),
         idle: timedelta = timedelta(seconds=5),
+        pulse: timedelta = timedelta(seconds=5),
     ) -> None:
         self._clock = clock
         self._exchange = exchange
@@ -62,7 +63,7 @@ class RabbitBus:
             self._io, parameters, alive=worker_queue(token), redeclare=self._redeclare
         )
         self._windows = Windows(self._taker, clock)
-        self._pulse = Pulse(self._io, self._taker, self.send, clock)
+        self._pulse = Pulse(self._io, self._taker, self.send, clock, every=pulse)
         self._suspects = Suspects(desk, clock, token, time_to_come_back)
         self._queues = Queues(desk, exchange)
         self._taken: dict[Held, Delivery] = {}
@@ -242,6 +243,9 @@ class RabbitBus:
     async def resume(self, queue: str) -> int:  # noqa: ARG002 (of the port)
         """Parked events come back by themselves, when their probe is due."""
         return 0
+
+    async def proven(self) -> datetime | None:
+        return self._pulse.proven
 
     # The end
 

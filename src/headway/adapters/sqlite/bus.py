@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from headway.adapters.sqlite import publishing, taking
 from headway.adapters.sqlite.bell import Bell
@@ -12,6 +12,8 @@ from headway.adapters.sqlite.rows import instant
 from headway.adapters.sqlite.writer import Writer
 from headway.ports.bus import Delivery, Done, HandedBack, Message, Queue, Then
 from headway.ports.clock import Clock
+
+_PROOF = "select 1 from headway_queues"
 
 
 class SqliteBus:
@@ -86,6 +88,11 @@ class SqliteBus:
         resumed = await self._writer.run(lambda c: taking.resume(c, queue, now))
         self._bell.ring()
         return resumed
+
+    async def proven(self) -> datetime | None:
+        """Whoever can read the file gets what is in it."""
+        await self._readers.run(lambda connection: connection.execute(_PROOF).fetchone())
+        return self._clock.now()
 
     async def close(self) -> None:
         if self._closed:

@@ -210,6 +210,17 @@ class PublishingConformance:
         assert operations(await engine.bus.take([ORDERS.name], 5, 15 * harness.moment)) == ["a"]
         assert due <= harness.clock.now() < due + 5 * harness.moment
 
+    async def test_it_is_proven_that_events_reach_who_takes(self, harness: EngineHarness) -> None:
+        engine = await opened(harness)
+        began = harness.clock.now()
+        await nothing_due(harness, engine)
+        proven = await engine.bus.proven()
+        while proven is None and harness.clock.now() < began + 20 * harness.moment:
+            await nothing_due(harness, engine)
+            proven = await engine.bus.proven()
+        assert proven is not None
+        assert began <= proven <= harness.clock.now()
+
     async def test_a_taking_that_is_cancelled_takes_nothing(self, harness: EngineHarness) -> None:
         engine = await opened(harness)
         waiting = asyncio.create_task(engine.bus.take([ORDERS.name], 5, 15 * harness.moment))
