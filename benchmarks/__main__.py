@@ -4,7 +4,7 @@ import argparse
 import json
 import sys
 
-from benchmarks import disturbance, imports, retrying, sqlite_queues
+from benchmarks import disturbance, imports, rabbitmq_queues, retrying, sqlite_queues
 from benchmarks.measure import Table
 
 SUITES = {
@@ -12,6 +12,7 @@ SUITES = {
     "imports": imports.measure,
     "sqlite": sqlite_queues.measure,
     "disturbance": disturbance.measure,
+    "rabbitmq": rabbitmq_queues.measure,
 }
 
 

@@ -1,7 +1,7 @@
 """What events leave in the metrics, under their promised names."""
 
 import subprocess
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
@@ -203,6 +203,15 @@ def test_an_engine_that_is_away_leaves_no_numbers_that_look_like_answers(
     assert len(caplog.records) == 1
     engine.up = True
     assert engine.value("headway_engine_up") == 1
+
+
+def test_a_count_that_cannot_be_shown_is_not_taken_for_an_engine_that_is_away(
+    engine: Engine,
+) -> None:
+    without_zone = datetime(2000, 1, 1)  # noqa: DTZ001 (that is the fault)
+    engine.count_of = Count(queues=[QueueCount(queue="q", oldest=without_zone)], failed={}, done=0)
+    with pytest.raises(TypeError):
+        list(engine.registry.collect())
 
 
 def test_to_register_does_not_ask_the_engine_and_every_gauge_is_in_the_catalogue(

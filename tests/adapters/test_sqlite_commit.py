@@ -1,19 +1,18 @@
 """What a body of the user's own can do to the commit that it shares: nothing but write."""
 
-import asyncio
 import sqlite3
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import closing, suppress
+from collections.abc import AsyncIterator, Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from headway.adapters.sqlite import liveness
 from headway.core.errors import TransactionEndedError
 from headway.core.writes import Increment
 from headway.ports.commit import Outcome
 from headway.testing.conformance.examples import opened, publish, take, take_one, unit
+from tests.adapters.hostile_bodies import HOSTILE, SETTINGS, closes, replaces_the_authorizer, says
 from tests.adapters.test_sqlite_engine import SqliteHarness
 
 
@@ -26,179 +25,6 @@ async def harness(tmp_path: Path) -> AsyncIterator[SqliteHarness]:
         connection.commit()
     yield harness
     await harness.close()
-
-
-def commits(connection: Any) -> None:
-    connection.execute("insert into own values ('half')")
-    connection.commit()
-
-
-def executes_commit(connection: Any) -> None:
-    connection.execute("insert into own values ('half')")
-    connection.execute("COMMIT")
-
-
-def runs_a_script(connection: Any) -> None:
-    connection.executescript("insert into own values ('half');")
-
-
-def rolls_back(connection: Any) -> None:
-    connection.execute("insert into own values ('half')")
-    connection.rollback()
-
-
-def swallows(connection: Any) -> None:
-    connection.execute("insert into own values ('half')")
-    with suppress(sqlite3.Error):
-        connection.rollback()
-
-
-def releases_our_savepoint(connection: Any) -> None:
-    connection.execute("insert into own values ('half')")
-    connection.execute("release headway_unit")
-
-
-def conflicts(connection: Any) -> None:
-    connection.execute("insert into own values ('half')")
-    connection.execute("insert or rollback into own values ('there')")
-
-
-def conflicts_and_swallows(connection: Any) -> None:
-    with suppress(sqlite3.Error):
-        conflicts(connection)
-
-
-def closes(connection: Any) -> None:
-    connection.execute("insert into own values ('half')")
-    connection.close()
-
-
-def raises(connection: Any) -> None:
-    connection.execute("insert into own values ('half')")
-    raise ValueError("no")
-
-
-def says(*statements: str) -> Callable[[Any], None]:
-    def body(connection: Any) -> None:
-        connection.execute("insert into own values ('half')")
-        for statement in statements:
-            connection.execute(statement)
-
-    body.__name__ = statements[-1]
-    return body
-
-
-def says_and_swallows(statement: str) -> Callable[[Any], None]:
-    def body(connection: Any) -> None:
-        with suppress(sqlite3.Error):
-            connection.execute(statement)
-
-    body.__name__ = f"swallows {statement}"
-    return body
-
-
-def leaves_with(error: BaseException) -> Callable[[Any], None]:
-    def body(connection: Any) -> None:
-        connection.execute("insert into own values ('half')")
-        raise error
-
-    body.__name__ = f"leaves with {type(error).__name__}"
-    return body
-
-
-def generates(connection: Any) -> Iterator[None]:
-    connection.execute("insert into own values ('half')")
-    yield
-
-
-async def awaits(connection: Any) -> None:
-    connection.execute("insert into own values ('half')")
-
-
-async def generates_later(connection: Any) -> AsyncIterator[None]:
-    connection.execute("insert into own values ('half')")
-    yield
-
-
-def gives_a_generator(connection: Any) -> object:
-    return (connection.execute("insert into own values (?)", (text,)) for text in ["half"])
-
-
-def replaces_the_authorizer(connection: Any) -> None:
-    connection.set_authorizer(lambda *_: sqlite3.SQLITE_OK)
-    connection.execute("pragma query_only = on")
-
-
-def removes_the_authorizer(connection: Any) -> None:
-    connection.execute("insert into own values ('half')")
-    connection.set_authorizer(None)
-
-
-def denies_everything(connection: Any) -> None:
-    connection.execute("insert into own values ('half')")
-    connection.set_authorizer(lambda *_: sqlite3.SQLITE_DENY)
-
-
-def repeats_a_statement_of_ours(connection: Any) -> None:
-    connection.execute(liveness._LEAVE, ("x",))
-
-
-SETTINGS = [
-    "pragma query_only = on",
-    "pragma locking_mode = exclusive",
-    "pragma user_version = 7",
-    "PRAGMA Application_Id(7)",
-    "pragma defer_foreign_keys = on",
-    "pragma writable_schema = on",
-    "attach ':memory:' as other",
-    "detach main",
-    "drop table headway_items",
-    "alter table headway_items rename to lost",
-    "alter table HEADWAY_ITEMS add column mine",
-    "drop index headway_done_at",
-    "create index mine on headway_items (body)",
-    "create table headway_mine (x)",
-    "create temp table headway_items (x)",
-    "create view headway_mine as select 1",
-    "create trigger mine after insert on headway_done begin select raise(abort, 'no'); end",
-    "create temp trigger mine after insert on headway_done begin select raise(abort, 'no'); end",
-    "insert into headway_documents values (99, 'c', 'd', '{}')",
-    "update headway_items set token = null",
-    "delete from Headway_Workers",
-]
-TRICKS = [
-    says("create temp table mine (x)", "alter table temp.mine rename to headway_items"),
-    says(
-        "create temp trigger mine after insert on own begin delete from headway_items; end",
-        "insert into own values ('more')",
-    ),
-    generates,
-    awaits,
-    generates_later,
-    gives_a_generator,
-    replaces_the_authorizer,
-    removes_the_authorizer,
-    denies_everything,
-    repeats_a_statement_of_ours,
-]
-ENDS = [SystemExit(3), KeyboardInterrupt(), asyncio.CancelledError(), GeneratorExit()]
-
-HOSTILE: list[Callable[[Any], object]] = [
-    *(says(statement) for statement in SETTINGS),
-    *(says_and_swallows(statement) for statement in SETTINGS),
-    *TRICKS,
-    *(leaves_with(error) for error in ENDS),
-    commits,
-    executes_commit,
-    runs_a_script,
-    rolls_back,
-    swallows,
-    releases_our_savepoint,
-    conflicts,
-    conflicts_and_swallows,
-    closes,
-    raises,
-]
 
 
 @pytest.mark.parametrize("body", HOSTILE)

@@ -17,6 +17,7 @@ from headway.adapters.system.chance import SystemChance
 from headway.adapters.system.clock import SystemClock
 from headway.core.errors import ConfigurationError
 from headway.ports.bus import Queue
+from tests.adapters.waiting import somebody_waits
 
 QUEUE = Queue(name="q", event_types=("A",), failed="q.failed")
 
@@ -129,7 +130,7 @@ async def test_closing_ends_every_thread_and_may_be_repeated(tmp_path: Path) -> 
     await engine.bus.open([QUEUE])
     await engine.places.count()
     waiting = asyncio.create_task(engine.bus.take(["q"], 1, timedelta(minutes=1)))
-    await asyncio.sleep(0.1)
+    await somebody_waits(engine)
     await engine.bus.close()
     assert list(await waiting) == []
     await engine.bus.close()

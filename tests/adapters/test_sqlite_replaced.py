@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from headway.adapters.sqlite.engine import SqliteEngine, sqlite_engine
+from headway.adapters.sqlite.liveness import BEATS
 from headway.adapters.system.chance import SystemChance
 from headway.adapters.system.clock import SystemClock
 from headway.core.errors import ConfigurationError
@@ -24,6 +25,7 @@ from headway.testing.conformance.examples import (
     publish,
     unit,
 )
+from tests.adapters.waiting import somebody_waits, until
 
 CLOCK = SystemClock()
 LOG = ("-wal", "-shm")
@@ -60,6 +62,12 @@ def names(path: Path) -> set[str]:
         return {name for (name,) in connection.execute("select operation from headway_accepted")}
 
 
+def beats(path: Path) -> int:
+    with closing(sqlite3.connect(path)) as connection:
+        ((number,),) = connection.execute("select beat from headway_workers")
+        return int(number)
+
+
 async def test_a_worker_goes_on_with_the_file_that_is_there_now(
     tmp_path: Path, engine: SqliteEngine
 ) -> None:
@@ -73,7 +81,7 @@ async def test_a_worker_goes_on_with_the_file_that_is_there_now(
     await publish(engine, "more")
     taken = await engine.bus.take([ORDERS.name], 10)
     assert operations(taken) == ["new", "more"]
-    await asyncio.sleep(0.7)  # longer than its lease: it beats in the new one
+    await until(lambda: beats(tmp_path / "headway.db") > 2 * BEATS)  # longer than its lease
     assert list(await engine.bus.settle([(each, HandedBack()) for each in taken])) == [True] * 2
     assert names(tmp_path / "headway.db") == {"new", "more"}
     assert names(tmp_path / "old.db") == {"old"}
@@ -83,7 +91,7 @@ async def test_who_waits_hears_what_is_in_the_file_that_is_there_now(
     tmp_path: Path, engine: SqliteEngine
 ) -> None:
     waiting = asyncio.create_task(engine.bus.take([ORDERS.name], 1, SECONDS))
-    await asyncio.sleep(0.2)
+    await somebody_waits(engine)
     await replace(tmp_path, *LOG)
     assert operations(await asyncio.wait_for(waiting, 5)) == ["new"]
 
@@ -132,7 +140,8 @@ async def test_a_file_that_was_removed_is_missed_and_not_made_anew(
     (old,) = await engine.bus.take([ORDERS.name], 1)
     path = tmp_path / "headway.db"
     path.rename(tmp_path / "aside.db")
-    await asyncio.sleep(0.3)  # and the heartbeat does not make it anew either
+    # The heartbeat misses it too, and does not make it anew either.
+    await until(lambda: engine.bus.liveness._connection is None)
     for _ in range(3):
         with pytest.raises(ConfigurationError, match="was removed while it was in use") as caught:
             await use(engine)
@@ -149,7 +158,7 @@ async def test_who_waits_is_told_that_the_file_was_removed(
     tmp_path: Path, engine: SqliteEngine
 ) -> None:
     waiting = asyncio.create_task(engine.bus.take([ORDERS.name], 1, SECONDS))
-    await asyncio.sleep(0.2)
+    await somebody_waits(engine)
     (tmp_path / "headway.db").unlink()
     with pytest.raises(ConfigurationError, match="was removed"):
         await asyncio.wait_for(waiting, 5)

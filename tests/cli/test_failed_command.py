@@ -157,7 +157,11 @@ def test_what_is_skipped_is_said_and_the_exit_code_is_1(shop: ShopFile) -> None:
 
 def test_what_is_sent_to_another_queue_is_not_missed_in_the_old_one(shop: ShopFile) -> None:
     shop.fill(*bad(2))
-    done = shop("failed", "requeue", "parsing", "--target-queue", "chunking.json.parsed")
+    target = ("--target-queue", "chunking.json.parsed")
+    dry = shop("failed", "requeue", "parsing", *target, "--dry-run")
+    assert "  2 to another queue than before: what that queue has had itself" in dry.stdout
+    done = shop("failed", "requeue", "parsing", *target)
+    assert "another queue" not in done.stdout
     assert (done.exit_code, "  2 to chunking.json.parsed" in done.stdout) == (0, True)
     assert shop("verify").exit_code == 0
     shop.work()

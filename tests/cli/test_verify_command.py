@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from headway.apps.cli.balance import _said
 from headway.ports.places import Count, QueueCount
 from headway.runtime.overview import Verdict, verify
 from tests.cli.shops import ShopFile
@@ -91,8 +92,19 @@ def test_a_list_that_cannot_be_read_is_one_line(shop: ShopFile) -> None:
 class Uncounted:
     """An engine that does not count what it accepts."""
 
+    def __init__(self, *, ready: int = 2, in_hand: bool = False, remembers: bool = True) -> None:
+        self.ready = ready
+        self.in_hand = in_hand
+        self.remembers = remembers
+
     async def count(self) -> Count:
-        return Count(queues=[QueueCount(queue="q", ready=2)], failed={"f": 1}, done=0)
+        return Count(
+            queues=[QueueCount(queue="q", ready=self.ready)],
+            failed={"f": 1},
+            done=0,
+            in_hand=self.in_hand,
+            remembers=self.remembers,
+        )
 
     async def astray(self, _limit: int) -> tuple[int, list[object]]:
         return 0, []
@@ -109,11 +121,34 @@ async def test_what_nobody_counted_is_unknown() -> None:
 async def test_a_list_of_operations_is_looked_for() -> None:
     report = await verify(Uncounted(), against=["a", "lost", "a"])  # type: ignore[arg-type]
     assert (report.verdict, report.against, report.nowhere) == (Verdict.NOT_OK, 2, ["lost"])
-    report = await verify(Uncounted(), against=["strange"])  # type: ignore[arg-type]
-    assert (report.verdict, report.not_known) == (Verdict.NOT_OK, ["strange"])
     for against, verdict in ((["a"], Verdict.OK), ([], Verdict.UNKNOWN)):
         report = await verify(Uncounted(), against=against)  # type: ignore[arg-type]
         assert report.verdict is verdict
+
+
+@pytest.mark.parametrize(
+    ("places", "verdict", "said"),
+    [
+        (Uncounted(ready=0), Verdict.NOT_OK, "1 of 2 in the file missing"),
+        (Uncounted(ready=2), Verdict.UNKNOWN, "2 events still wait in queues"),
+        (Uncounted(ready=0, in_hand=True), Verdict.UNKNOWN, "workers may have some in hand"),
+        (Uncounted(ready=0, remembers=False), Verdict.UNKNOWN, "nothing remembers what was done"),
+    ],
+    ids=["nothing waits", "some wait", "some in hand", "no store"],
+)
+async def test_what_is_not_found_is_missing_only_where_that_can_be_known(
+    places: Uncounted, verdict: Verdict, said: str
+) -> None:
+    report = await verify(places, against=["a", "strange"])  # type: ignore[arg-type]
+    assert report.verdict is verdict
+    unfound = report.not_known if verdict is Verdict.NOT_OK else report.not_yet
+    assert list(unfound) == ["strange"]
+    assert said in _said(report)
+
+
+async def test_all_of_a_list_found_is_ok_even_if_nobody_counted() -> None:
+    report = await verify(Uncounted(ready=0), against=["a", "b"])  # type: ignore[arg-type]
+    assert _said(report) == "ok: all 2 of the file were found, 0 are missing"
 
 
 def test_a_file_on_which_nothing_ever_ran_is_unknown(tmp_path: Path) -> None:

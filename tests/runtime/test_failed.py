@@ -183,6 +183,20 @@ async def test_where_nobody_handles_the_type_it_becomes_a_letter_again(shop: Sho
     assert (letter.abandoned_reason, letter.body) == ("unroutable", before.body)
 
 
+async def test_a_dry_run_counts_what_another_queue_may_still_refuse(shop: Shop) -> None:
+    await shop.fill(2)
+    await shop.fill(1, "OrderPaid")
+    elsewhere = "mails.order.placed"
+    dry = await shop.failed.requeue("orders", target_queue=elsewhere, dry_run=True)
+    assert (dry.done, dry.moved, dry.skipped) == (3, 3, [])
+    # That queue has had two of them itself: every service got its own of what was published.
+    report = await shop.failed.requeue("orders", target_queue=elsewhere)
+    assert (report.done, report.moved, len(report.skipped)) == (1, 1, 2)
+    assert "is in that queue's books already" in report.skipped[0].reason
+    at_home = await shop.failed.requeue("orders", dry_run=True)
+    assert (at_home.done, at_home.moved) == (2, 0)
+
+
 async def test_what_is_sent_to_another_queue_has_an_end_here_and_another_there(shop: Shop) -> None:
     await shop.fill(3, "OrderPaid")
     await shop.failed.requeue("orders", limit=2, target_queue="orders.order.placed")

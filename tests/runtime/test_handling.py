@@ -218,6 +218,21 @@ def test_the_schedule_is_read_from_the_environment(
     assert bench.seconds == pytest.approx([1, 3], rel=1e-6)
 
 
+def test_the_environment_is_read_once_and_a_config_of_the_callers_own_at_every_event(
+    bench: Bench, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assembly._not_yet.cache_clear()
+    try:
+        for number in ("1", "2"):
+            monkeypatch.setenv("RETRY_MAX_ATTEMPTS", number)
+            run(Failing(*[missing] * 20), config=None)
+    finally:
+        assembly._not_yet.cache_clear()
+    for retries in (1, 2):
+        run(Failing(*[missing] * 20), config=RetryConfig(max_attempts=retries))
+    assert [len(letter.attempts) for letter in bench.letters] == [2, 2, 2, 3]
+
+
 # ---- what is retried
 
 

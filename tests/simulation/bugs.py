@@ -1,4 +1,4 @@
-"""Five bugs that real systems have, planted one at a time: the simulation must find each."""
+"""Bugs that real systems have, planted one at a time: the simulation must find each."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -65,6 +65,13 @@ class EffectsFirst(FaultyStore):
         return await self._store.records.find(keys)
 
 
+class Uncorrected(MemoryStore):
+    """Relies on whoever sent a letter again to take that down, even if they died at once."""
+
+    def _came_again(self, unit: Unit) -> None:
+        """Leave it to them."""
+
+
 class Unfenced(WatchedState):
     """Does not look at the token: whoever once had an event can settle it for ever."""
 
@@ -99,6 +106,7 @@ BUGS: dict[str, Callable[[Patch], Parts]] = {
     "settle before dispatch": lambda _: Parts(finisher=SettlesFirst),
     "acknowledge before confirm": lambda _: Parts(bus=Unconfirmed),
     "done-record outside the commit": lambda _: WithEffectsFirst(),
+    "a requeue that is taken down by its sender only": lambda _: Parts(memory=Uncorrected),
     "token unchecked": lambda _: Parts(state=Unfenced),
     "generation ignored": _generation_ignored,
 }

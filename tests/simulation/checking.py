@@ -87,6 +87,9 @@ def _letters(world: World) -> Iterator[str]:
     for message in world.requeued.values():
         if message.travel.generation not in ends:
             yield f"{message.travel.operation} was sent again, and that came to no end"
+    for kept in world.state.records.values():
+        if kept.letter_id in world.requeued and kept.record.ended is Ended.FAILED:
+            yield f"{kept.record.operation} was sent again, and its record says that it failed"
 
 
 def _reason(world: World, letter: Letter) -> Iterator[str]:

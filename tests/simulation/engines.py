@@ -8,9 +8,12 @@ from headway.adapters.memory.places import MemoryPlaces
 from headway.adapters.memory.store import MemoryStore
 from headway.ports.bus import Delivery
 from headway.ports.engine import Engine
+from headway.ports.letters import Letters
+from headway.runtime.decided_letters import DecidedLetters
 from headway.runtime.finishing import Store, StoreThenBus
 from tests.simulation.ports import (
     FaultyBus,
+    FaultyDecisions,
     FaultyDocuments,
     FaultyFinisher,
     FaultyLetters,
@@ -28,6 +31,7 @@ class Parts:
     state: type[WatchedState] = WatchedState
     bus: type[FaultyBus] = FaultyBus
     finisher: type[StoreThenBus] = StoreThenBus
+    memory: type[MemoryStore] = MemoryStore
 
     def store(self, process: Process, store: MemoryStore) -> Store:
         return FaultyStore(process, store)
@@ -35,9 +39,11 @@ class Parts:
     def engine(self, process: Process, seen: list[Delivery], *, one_commit: bool) -> Engine:
         """Build the engine of one process."""
         state = process.disks.state
-        store = MemoryStore(state)
+        store = self.memory(state)
         bus = self.bus(process, seen)
-        letters = FaultyLetters(process, MemoryLetters(state, process))
+        letters: Letters = FaultyLetters(process, MemoryLetters(state, process))
+        if not one_commit:
+            letters = DecidedLetters(letters, FaultyDecisions(process, store))
         records = FaultyRecords(process, store.records)
         inner = MemoryFinisher(state, process.bus, process)
         return Engine(

@@ -32,7 +32,7 @@ _FATES = (
 )
 _STEPS = (
     "take", "begin", "settle", "publish", "finish", "commit", "find", "dispatched",
-    "undispatched", "write letters", "requeue", "fetch",
+    "undispatched", "write letters", "requeue", "decide", "fetch",
 )  # fmt: skip
 
 

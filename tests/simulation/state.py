@@ -50,6 +50,12 @@ class WatchedState(State):
         State.put(self, queue, body, travel, now)
         self.copies[run_of(queue, travel)] += 1
 
+    def decided(self, queue: str, letter_id: str, ended: Ended) -> bool:
+        if self.recognises:
+            return State.decided(self, queue, letter_id, ended)
+        # A broker knows nothing of records.
+        return self.letters.get(queue, {}).pop(letter_id, None) is not None
+
     def settle(self, item: Item, then: Then) -> None:
         run = run_of(item.queue, item.travel)
         self.parked[run] += isinstance(then, Parked)

@@ -99,8 +99,8 @@ class World:
     async def _calm_phase(self, office: Process) -> None:
         await self._rest()
         # A requeue that broke off is done again, as a person would. So is a letter that came back:
-        # where store and bus are two things, a worker that dies after it wrote a letter and before
-        # it took that down leaves a record that writes the letter once more.
+        # where store and bus are two things, a person who dies before a requeue is taken down may
+        # leave a record that still holds the letter, and writes it once more.
         for queue, letters in self.state.letters.items():
             for letter in list(letters.values()):
                 if letter.letter_id in self.requeued:

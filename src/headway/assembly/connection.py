@@ -55,7 +55,7 @@ class Connection:
         return await self._engine.places.count()
 
     async def close(self) -> None:
-        await self._engine.bus.close()
+        await self._engine.close()
 
     async def __aenter__(self) -> Self:
         return self

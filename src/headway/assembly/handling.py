@@ -85,6 +85,10 @@ def handle_event_with_retry(
     its answer is given back, or `Delayed`, or `Abandoned`. Acknowledge the delivery after each of
     them, after `Delayed` once the event is kept for later. If anything is raised, do not.
 
+    RETRY_* is read at the first event, once in a process. To change the schedule while it runs,
+    keep a RetryConfig of your own, give it as `config`, and replace it: each event goes by the one
+    that it was handled with.
+
     Args:
         handler: Called with the event. DocumentNotFoundError means "not yet".
         event: The bytes of a message, an Event, or the dict that its JSON is.
@@ -121,6 +125,6 @@ def handle_event_with_retry(
     return handle(handling, handler, intake)
 
 
-@cache  # the environment is read once: changed settings hold after a restart
+@cache  # for every event it would be most of what handling costs; the docstring says how to reload
 def _not_yet(config: RetryConfig | None) -> RetryPolicy:
     return (config or retry_config()).policy()

@@ -13,7 +13,7 @@ from functools import partial
 from headway.assembly.engine import open_engine
 from headway.assembly.retrying import CLOCK
 from headway.assembly.running import run_services
-from headway.assembly.settings import environment, retry_config
+from headway.assembly.settings import SHARED_COUNTERS, environment, retry_config
 from headway.assembly.supervising import Supervisor
 from headway.core.errors import ConfigurationError
 from headway.ports.engine import Engine
@@ -22,8 +22,6 @@ from headway.runtime.service import Service
 from headway.runtime.worker import Worker, WorkerSettings
 
 _LOG = logging.getLogger("headway")
-_SHARED_COUNTERS = "PROMETHEUS_MULTIPROC_DIR"
-"""Where prometheus-client keeps counters that several processes add up; its own setting."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,12 +88,12 @@ async def serve_many(
             if metrics is not None:
                 folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="headway-"))
                 # Set, not read: prometheus-client looks there in every worker.
-                os.environ[_SHARED_COUNTERS] = folder  # noqa: TID251
+                os.environ[SHARED_COUNTERS] = folder  # noqa: TID251
                 _serve_metrics(stack, engine, metrics, shared=folder)
                 died = partial(_mark_dead, folder)
             await Supervisor(command, workers, CLOCK, died=died).run()
     finally:
-        await engine.bus.close()
+        await engine.close()
 
 
 def _stop_at_the_end(descriptor: int, worker: Worker) -> None:
@@ -106,7 +104,7 @@ def _stop_at_the_end(descriptor: int, worker: Worker) -> None:
 
 def _observer(metrics: Metrics | None) -> Observer | None:
     """Count for Prometheus if anybody will ask: our own page, or the supervisor's."""
-    if metrics is None and not environment().get(_SHARED_COUNTERS):
+    if metrics is None and not environment().get(SHARED_COUNTERS):
         return None
     _check_prometheus()
     from headway.adapters.prometheus.observer import PrometheusObserver  # noqa: PLC0415 (an extra)

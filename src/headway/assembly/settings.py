@@ -2,14 +2,25 @@
 
 import os
 from collections.abc import Mapping
+from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 
-from headway.core.engine_url import DEFAULT_URL
+from headway.core.engine_url import (
+    DEFAULT_URL,
+    AmqpUrl,
+    SqliteUrl,
+    read_broker,
+    read_engine_url,
+    read_store_url,
+)
 from headway.core.errors import ConfigurationError
 from headway.core.policy import RetryConfig
+from headway.core.secrets import hidden
 
 SETTINGS_FILE = "HEADWAY_SETTINGS"
+SHARED_COUNTERS = "PROMETHEUS_MULTIPROC_DIR"
+"""Where prometheus-client keeps counters that several processes add up; its own setting."""
 
 
 def environment() -> Mapping[str, str]:
@@ -50,7 +61,8 @@ def retry_config() -> RetryConfig:
     return RetryConfig.from_mapping(environment())
 
 
-_OWN = ("HEADWAY_BUS", "HEADWAY_STORE", SETTINGS_FILE)
+_OWN = ("HEADWAY_BUS", "HEADWAY_STORE", "HEADWAY_EXCHANGE", SETTINGS_FILE)
+DEFAULT_EXCHANGE = "headway.events"
 
 
 def _refuse_misspelt(settings: Mapping[str, str]) -> None:
@@ -61,15 +73,71 @@ def _refuse_misspelt(settings: Mapping[str, str]) -> None:
                 raise ConfigurationError(f"{name} is no setting: did you mean {meant[0]}?")
 
 
-def bus_url() -> str:
-    """Give the engine that is meant if none is named."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineSettings:
+    """Which engine is meant: a file, or a broker, with a file beside it or none."""
+
+    name: str
+    """The setting that named the bus."""
+    bus: SqliteUrl | AmqpUrl
+    url: str
+    """As it was given, or as RABBITMQ_* have it: with the password."""
+    store: SqliteUrl | None = None
+    """Beside a broker. None: there is none, or the bus is a store itself."""
+    store_url: str = ""
+    exchange: str = DEFAULT_EXCHANGE
+
+
+def engine_settings(url: str | None = None) -> EngineSettings:
+    """Read which engine is meant; `url` goes before the environment, for the bus."""
     settings = environment()
     _refuse_misspelt(settings)
-    bus = settings.get("HEADWAY_BUS") or DEFAULT_URL
-    store = settings.get("HEADWAY_STORE") or bus
-    if store != bus:
+    broker = None if url or settings.get("HEADWAY_BUS") else read_broker(settings)
+    if broker is not None:
+        return _beside_store(settings, "RABBITMQ_HOST", broker, str(broker))
+    given = url or settings.get("HEADWAY_BUS") or DEFAULT_URL
+    named = "--bus" if url else "HEADWAY_BUS"
+    bus = read_engine_url(named, given)
+    if isinstance(bus, AmqpUrl):
+        return _beside_store(settings, named, bus, given)
+    if not url:
+        _refuse_beside_file(settings, given)
+    return EngineSettings(name=named, bus=bus, url=given)
+
+
+def _beside_store(settings: Mapping[str, str], name: str, bus: AmqpUrl, url: str) -> EngineSettings:
+    store = settings.get("HEADWAY_STORE") or ""
+    exchange = settings.get("HEADWAY_EXCHANGE") or settings.get("RABBITMQ_EXCHANGE")
+    return EngineSettings(
+        name=name,
+        bus=bus,
+        url=url,
+        store=read_store_url("HEADWAY_STORE", store) if store else None,
+        store_url=store,
+        exchange=exchange or DEFAULT_EXCHANGE,
+    )
+
+
+def _refuse_beside_file(settings: Mapping[str, str], bus: str) -> None:
+    store, exchange = settings.get("HEADWAY_STORE"), settings.get("HEADWAY_EXCHANGE")
+    if store and not settings.get("HEADWAY_BUS") and store != bus:
         raise ConfigurationError(
-            "HEADWAY_STORE names another engine than HEADWAY_BUS: the embedded engine is both in "
-            "one file; set one of them only"
+            f"HEADWAY_STORE={hidden(store)!r} is not accepted alone: without HEADWAY_BUS the bus "
+            f"is {DEFAULT_URL}, which is its own store; set HEADWAY_BUS too, to the same file or "
+            "to amqp://..."
         )
-    return bus
+    if store and store != bus:
+        raise ConfigurationError(
+            f"HEADWAY_STORE={hidden(store)!r} names another engine than HEADWAY_BUS: a file is bus "
+            "and store in one, so set HEADWAY_BUS only; a store of its own is for amqp://..."
+        )
+    if exchange:
+        raise ConfigurationError(
+            f"HEADWAY_EXCHANGE={exchange!r} is not accepted with {hidden(bus)!r}: only a broker "
+            "has exchanges; set HEADWAY_BUS=amqp://..., or leave it out"
+        )
+
+
+def bus_url() -> str:
+    """Give the URL of the bus that is meant if none is named."""
+    return engine_settings().url

@@ -3,7 +3,6 @@
 import asyncio
 import logging
 import signal
-import sys
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 
@@ -120,8 +119,3 @@ def _cause(code: int) -> str:
         return signal.Signals(-code).name
     except ValueError:
         return f"signal {-code}"
-
-
-def worker_command(arguments: Sequence[str]) -> list[str]:
-    """Give the command line of one worker process."""
-    return [sys.executable, "-m", "headway.apps.cli", "run", *arguments, "--as-long-as-stdin"]

@@ -51,11 +51,23 @@ class Letter(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.json.encode(self.original_event)
 
 
+_ID_LENGTH = 24
+
+
 def letter_id(queue: str, operation: str, generation: str) -> str:
     """Name a letter by what it is about, so that writing it twice makes one."""
     return sha256(
         f"{len(queue)}:{queue}{len(operation)}:{operation}{generation}".encode()
-    ).hexdigest()[:24]
+    ).hexdigest()[:_ID_LENGTH]
+
+
+def requeued_letter(generation: str) -> str | None:
+    """Name the letter that was sent again under a generation; None: it comes from no letter.
+
+    >>> requeued_letter("0123456789abcdef01234567.2")
+    '0123456789abcdef01234567'
+    """
+    return generation[:_ID_LENGTH] if len(generation) > _ID_LENGTH else None
 
 
 def write_letter(

@@ -1,5 +1,6 @@
 """An engine: the ports that belong together."""
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from headway.ports.bus import Bus
@@ -20,3 +21,15 @@ class Engine:
     records: DoneRecords
     documents: Documents
     places: Places
+    has_store: bool = True
+    """False: nothing remembers what was done. It is at least once, and nothing can be written."""
+    close_store: Callable[[], Awaitable[None]] | None = None
+    """Lets go of a store that the bus does not know of."""
+
+    async def close(self) -> None:
+        """Hand back what is still taken and let go of everything."""
+        try:
+            await self.bus.close()
+        finally:
+            if self.close_store is not None:
+                await self.close_store()

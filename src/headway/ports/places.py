@@ -24,6 +24,11 @@ class QueueCount:
     oldest: datetime | None = None
     """When the oldest that is ready became so."""
 
+    @property
+    def waiting(self) -> int:
+        """How many are in it, whatever they wait for."""
+        return self.ready + self.leased + self.delayed + self.parked + self.held
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Count:
@@ -39,6 +44,15 @@ class Count:
     """Counted independently, when it was published. None: nobody can know."""
     workers: int = 0
     """Worker processes that are alive, as far as the engine knows."""
+    in_hand: bool = False
+    """True: workers may have events in hand, and those are in no count."""
+    remembers: bool = True
+    """False: there are no records, so nobody knows what was done."""
+
+    @property
+    def waiting(self) -> int:
+        """How many are in queues."""
+        return sum(each.waiting for each in self.queues)
 
 
 Fault = Literal["missing", "surplus", "twice"]
@@ -70,5 +84,34 @@ class Places(Protocol):
 
         One that was accepted and is nowhere has none. One that is not in the answer was forgotten,
         or never accepted.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Undecided:
+    """An operation that failed, and the letter that waits for a decision about it."""
+
+    operation: str
+    queue: str
+    letter_id: str
+    failed_queue: str
+
+
+class Ends(Protocol):
+    """What the records of a store know, where queues and letters are kept elsewhere."""
+
+    async def count(self) -> tuple[int, int]:
+        """Say how many operations have ended for good, and how many of them were purged."""
+        ...
+
+    async def where(self, operations: Sequence[str]) -> Mapping[str, Sequence[str]]:
+        """Name where each has ended for good, such as "done in orders.order.placed"."""
+        ...
+
+    async def undecided(self, limit: int) -> Sequence[Undecided]:
+        """Give those that failed, whose letter was sent, and about which nobody has decided.
+
+        The oldest first; not those that have come to another end since.
         """
         ...

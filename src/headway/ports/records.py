@@ -88,3 +88,21 @@ class DoneRecords(Protocol):
     async def forget(self, before: datetime, limit: int) -> int:
         """Remove records of finished work that are older than an instant; say how many."""
         ...
+
+
+class Decisions(Protocol):
+    """Takes down what a person decided about letters that are kept outside the store.
+
+    A record that was decided upon holds no letter any more: nobody sends it again.
+    """
+
+    async def requeued(self, failed_queue: str, letter_id: str, to: str | None) -> None:
+        """Say REQUEUED where a record says FAILED or PURGED; MOVED, if `to` is another queue.
+
+        To be called when the event is on its way, so it goes before any other decision.
+        """
+        ...
+
+    async def purged(self, failed_queue: str, letter_ids: Sequence[str]) -> None:
+        """Say PURGED where a record says FAILED."""
+        ...

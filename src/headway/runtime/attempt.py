@@ -68,3 +68,11 @@ class Ending(msgspec.Struct, eq=False):
     """The handler failed for good."""
     error: BaseException | None = None
     """What a person may want to be told of."""
+
+
+def named(delivery: Delivery, operation: str) -> Delivery:
+    """Name the operation of a message that says nothing of it: other programs publish such.
+
+    If its event has no id either, a redelivery gets another name: then it is at least once.
+    """
+    return msgspec.structs.replace(delivery, travel=Travel(operation=operation))

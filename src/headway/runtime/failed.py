@@ -143,7 +143,8 @@ class FailedQueues:
             target_queue: Send all of them to this queue instead.
             superseded: Send those too that are superseded. A service that finds all documents of
                 an event processed settles it without running it, all the same.
-            dry_run: Only say what would be done.
+            dry_run: Only say what would be done. What goes to another queue than before may still
+                be refused there: see `Report.moved`.
             on_progress: Called after each letter with the report so far.
         """
         if rate is not None and not rate > 0:

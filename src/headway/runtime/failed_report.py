@@ -27,6 +27,10 @@ class Report:
     """Of these, requeued or purged; in a dry run, those that would be."""
     targets: Counter[str] = field(default_factory=Counter)
     """How many went to which queue."""
+    moved: int = 0
+    """Of the done, those that go to another queue than the one they came from. That queue refuses
+    an operation that it has had itself; only it knows, so in a dry run these may still be skipped.
+    """
     skipped: list[Skipped] = field(default_factory=list)
     gone: int = 0
     """Somebody else decided upon them meanwhile."""

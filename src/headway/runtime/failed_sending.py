@@ -111,6 +111,7 @@ class Sending:
             report.done += sent
             report.gone += not sent
             report.targets.update([target] * sent)
+            report.moved += sent and bool(letter.queue) and target != letter.queue
         self._tell()
 
     def _would_send(self, target: str) -> bool:

@@ -9,11 +9,13 @@ and what is sent again has the same ids.
 from collections.abc import Sequence
 from typing import Protocol
 
+import msgspec
+
 from headway.core.letter import Letter
 from headway.ports.bus import Bus, Message
-from headway.ports.commit import LOST, Finish, Outcome, Unit
+from headway.ports.commit import COMMITTED, LOST, Finish, Outcome, Unit
 from headway.ports.letters import Letters
-from headway.ports.records import DoneRecord, DoneRecords
+from headway.ports.records import DoneRecord, DoneRecords, Ended
 
 
 class Store(Protocol):
@@ -25,17 +27,41 @@ class Store(Protocol):
 
 
 async def dispatch(records: Sequence[DoneRecord], bus: Bus, letters: Letters) -> None:
-    """Send what records still hold, and have it confirmed."""
+    """Send what records still hold, and have it confirmed.
+
+    A letter about which somebody has decided is not written again.
+    """
     outgoing: list[Message] = []
     by_queue: dict[str, list[Letter]] = {}
     for record in records:
         outgoing.extend(record.outgoing)
-        if record.letter is not None:
+        if record.letter is not None and record.ended is Ended.FAILED:
             by_queue.setdefault(record.failed_queue, []).append(record.letter)
     for queue, written in by_queue.items():
         await letters.write(queue, written)
     if outgoing:
         await bus.publish(outgoing)
+
+
+async def dispatch_left_over(
+    unsent: Sequence[DoneRecord], records: DoneRecords, bus: Bus, letters: Letters
+) -> None:
+    """Send what others left unsent, and take down that it was.
+
+    They may have written a letter before they died, and a person may have decided about it between
+    our look at the record and our writing. Then the record says so by now, and what is in the
+    failed queue is only our copy: a letter is requeued or purged once, and its id never comes
+    again.
+    """
+    await dispatch(unsent, bus, letters)
+    await records.dispatched([record.key for record in unsent])
+    written = {record.key: record for record in unsent if record.letter is not None}
+    if not written:
+        return
+    for key, found in (await records.find(list(written))).items():
+        letter = written[key].letter
+        if letter is not None and found.ended is not Ended.FAILED:
+            await letters.remove(written[key].failed_queue, [letter.letter_id])
 
 
 class StoreThenBus:
@@ -49,20 +75,34 @@ class StoreThenBus:
 
     async def finish(self, units: Sequence[Unit]) -> Sequence[Finish]:
         finishes = await self._commit(units)
-        kept = [unit for unit in units if unit.record is not None]
-        held = await self._records.find([unit.record.key for unit in kept if unit.record])
-        unsent = [record for record in held.values() if record.outgoing or record.letter]
-        if unsent:
-            await dispatch(unsent, self._bus, self._letters)
-            await self._records.dispatched([record.key for record in unsent])
+        fresh: list[DoneRecord] = []
+        known: list[str] = []
+        for unit, finish in zip(units, finishes, strict=True):
+            if unit.record is None or finish.outcome is Outcome.REFUSED:
+                continue
+            if unit.resumes or finish.outcome is not Outcome.COMMITTED:
+                known.append(unit.record.key)
+            elif unit.outgoing or unit.letter is not None:
+                fresh.append(_holding(unit, unit.record))
+        if fresh:
+            await dispatch(fresh, self._bus, self._letters)
+            await self._records.dispatched([record.key for record in fresh])
+        if known:
+            await self._dispatch_known(known)
         return await self._settle(units, finishes)
+
+    async def _dispatch_known(self, keys: Sequence[str]) -> None:
+        """Send what is left of work that had ended before."""
+        found = (await self._records.find(keys)).values()
+        unsent = [record for record in found if record.outgoing or record.letter]
+        if unsent:
+            await dispatch_left_over(unsent, self._records, self._bus, self._letters)
 
     async def _commit(self, units: Sequence[Unit]) -> list[Finish]:
         to_commit = [unit for unit in units if unit.record is not None and not unit.resumes]
         committed = iter(await self._store.commit(to_commit)) if to_commit else iter(())
         return [
-            Finish(Outcome.COMMITTED) if unit.record is None or unit.resumes else next(committed)
-            for unit in units
+            COMMITTED if unit.record is None or unit.resumes else next(committed) for unit in units
         ]
 
     async def _settle(self, units: Sequence[Unit], finishes: Sequence[Finish]) -> Sequence[Finish]:
@@ -82,3 +122,9 @@ class StoreThenBus:
             else LOST
             for unit, finish in zip(units, finishes, strict=True)
         ]
+
+
+def _holding(unit: Unit, record: DoneRecord) -> DoneRecord:
+    return msgspec.structs.replace(
+        record, outgoing=unit.outgoing, letter=unit.letter, failed_queue=unit.failed_queue
+    )

@@ -5,7 +5,7 @@ from datetime import timedelta
 from headway.ports.chance import Chance
 from headway.ports.clock import Clock
 from headway.ports.engine import Engine
-from headway.runtime.finishing import dispatch
+from headway.runtime.finishing import dispatch_left_over
 from headway.runtime.persistence import Persistent
 
 _ROUND = timedelta(minutes=1)
@@ -31,7 +31,8 @@ class Housekeeping:
         now = self._clock.now()
         records = await self._engine.records.undispatched(now - _LEFT_BEHIND, _AT_ONCE)
         if records:
-            await dispatch(records, self._engine.bus, self._engine.letters)
-            await self._engine.records.dispatched([record.key for record in records])
+            await dispatch_left_over(
+                records, self._engine.records, self._engine.bus, self._engine.letters
+            )
         while await self._engine.records.forget(now - self._retention, _AT_ONCE) == _AT_ONCE:
             pass

@@ -37,7 +37,13 @@ class Report:
     nowhere: Sequence[str] = ()
     """Those of them that were accepted and are in no place."""
     not_known: Sequence[str] = ()
-    """Those of them that were forgotten, or never accepted."""
+    """Those of them that are in no known place: lost, forgotten, or never accepted."""
+    not_yet: Sequence[str] = ()
+    """Those of them of which nobody can know yet.
+
+    They were not found, and either they may be among the events that still wait in queues into
+    which nobody can look, or that a worker has in hand; or nothing here remembers what was done.
+    """
 
     @property
     def total(self) -> int:
@@ -52,7 +58,7 @@ class Report:
     def verdict(self) -> Verdict:
         if self.difference or self.astray or self.nowhere or self.not_known:
             return Verdict.NOT_OK
-        if self.difference is None and not self.against:
+        if self.not_yet or (self.difference is None and not self.against):
             return Verdict.UNKNOWN
         if not self.count.queues:
             return Verdict.UNKNOWN
@@ -67,6 +73,10 @@ async def verify(
     astray, named = await places.astray(examples)
     wanted = list(dict.fromkeys(against or ()))
     found = await places.where(wanted) if wanted else {}
+    unfound = [each for each in wanted if each not in found]
+    # Counted before the search: what waited then and was done since is found, or not known yet.
+    hides = count.waiting or count.in_hand or not count.remembers
+    can_know = count.accepted is not None or not hides
     return Report(
         count=count,
         places=sum_up(count),
@@ -74,7 +84,8 @@ async def verify(
         examples=named,
         against=None if against is None else len(wanted),
         nowhere=[each for each in wanted if each in found and not found[each]],
-        not_known=[each for each in wanted if each not in found],
+        not_known=unfound if can_know else (),
+        not_yet=() if can_know else unfound,
     )
 
 

@@ -29,7 +29,7 @@ from headway.ports.bus import Delivery, Done, HandedBack, Later, Parked, Then
 from headway.ports.chance import Chance
 from headway.ports.commit import Unit
 from headway.ports.records import DoneRecord, Ended
-from headway.runtime.attempt import Attempt, Ending
+from headway.runtime.attempt import Attempt, Ending, named
 from headway.runtime.dead_letters import dead, status_writes, unread
 from headway.runtime.health import HealthWatch
 from headway.runtime.service import Service, Subscription
@@ -88,7 +88,7 @@ class Recovery:
                 raise MalformedEventError(delivery.spoilt)  # noqa: TRY301 (as if its bytes were)
             envelope = open_envelope(delivery.body)
             if not delivery.travel.operation:
-                delivery = self._named(delivery, envelope.event_id)
+                delivery = named(delivery, envelope.event_id or self._chance.token())
             event_type = envelope.event_type
             subscription = self.service.subscriptions.get((delivery.queue, event_type))
             if subscription is None:
@@ -98,8 +98,9 @@ class Recovery:
                 )
             event = read_data(envelope, subscription.data)
         except MalformedEventError as error:
-            named = delivery if delivery.travel.operation else self._named(delivery)
-            return unread(self, named, Reason.MALFORMED, error, now=now)
+            if not delivery.travel.operation:
+                delivery = named(delivery, self._chance.token())
+            return unread(self, delivery, Reason.MALFORMED, error, now=now)
         except Exception as error:  # noqa: BLE001 (whatever a type of the user's own raises)
             return self._unfit(delivery, subscription, error, now)
         try:
@@ -111,14 +112,6 @@ class Recovery:
         if travel.parked_since is not None or travel.history:
             travel = self.health.forgiven(event_type, travel.resumed(now), now)
         return Attempt(self, delivery, subscription, event, name, travel, key)
-
-    def _named(self, delivery: Delivery, event_id: str | None = None) -> Delivery:
-        """Name the operation of a message that says nothing of it.
-
-        Without an id of its event, a redelivery gets another name: it is at least once.
-        """
-        travel = Travel(operation=event_id or self._chance.token())
-        return msgspec.structs.replace(delivery, travel=travel)
 
     def done(self, attempt: Attempt, now: datetime) -> Ending:
         """The handler has returned."""

@@ -26,8 +26,10 @@ from headway.runtime.lanes import Lanes
 from headway.runtime.observers import Observers
 from headway.runtime.persistence import Persistent
 from headway.runtime.prefetch import Prefetch
+from headway.runtime.reach import Reach
 from headway.runtime.recover import Recovery
 from headway.runtime.service import Service
+from headway.runtime.storeless import CURE, needs_store
 
 _LAST_COMMIT = timedelta(seconds=5)
 _LOG = logging.getLogger("headway")
@@ -70,6 +72,8 @@ class Worker:
         name: str = "worker",
     ) -> None:
         _check(services)
+        if not engine.has_store:
+            _check_storeless(services)
         self._engine = engine
         self._name = name
         self._clock = clock
@@ -96,6 +100,7 @@ class Worker:
             tell=self._tell,
         )
         self._housekeeping = Housekeeping(engine, clock, chance, self._settings.retention)
+        self._reach = Reach(engine.bus, [each.name for each in services], clock, self._tell)
         self._lanes = Lanes(
             self._settings.concurrency,
             engine.documents,
@@ -148,21 +153,28 @@ class Worker:
         await self._engine.bus.open(queues)
         names = ", ".join(recovery.service.name for recovery in self._recoveries)
         _LOG.info("Running %s (process %d)", names, os.getpid())
+        if not self._engine.has_store:
+            _LOG.warning(
+                "There is no store, so every event is handled at least once: a redelivery is not "
+                "recognised. To have it take effect once, %s",
+                CURE,
+            )
         committing = asyncio.create_task(self._committer.run())
         feeding = asyncio.create_task(self._feeder.run())
         keeping = asyncio.create_task(self._housekeeping.run())
+        reaching = asyncio.create_task(self._reach.run())
         stopping = asyncio.create_task(self._until_stopped())
         self._lanes.start()
-        tasks = {committing, feeding, keeping, stopping}
+        tasks = {committing, feeding, keeping, reaching, stopping}
         try:
             ended, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in ended - {stopping}:
                 task.result()  # they never end by themselves: raise what ended this one
         finally:
-            await _cancel(feeding, keeping, stopping)
+            await _cancel(feeding, keeping, reaching, stopping)
             await self._drain()
             await _cancel(committing, *self._aside)
-            await self._engine.bus.close()
+            await self._engine.close()
 
     async def _drain(self) -> None:
         """Hand back what has not begun, and give the rest its time."""
@@ -254,6 +266,16 @@ def _check(services: Sequence[Service]) -> None:
                 f"service {service.name!r} handles nothing: subscribe a handler with "
                 f"@{service.name}.on(...)"
             )
+
+
+def _check_storeless(services: Sequence[Service]) -> None:
+    for service in services:
+        for subscription in service.subscriptions.values():
+            if subscription.documents is not None:
+                raise needs_store(
+                    f"service {service.name!r}, with documents={subscription.documents!r} for "
+                    f"{subscription.event_type},"
+                )
 
 
 def _difference(before: RetryConfig, after: RetryConfig) -> str:

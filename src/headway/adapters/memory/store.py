@@ -8,10 +8,10 @@ from typing import Any
 
 import msgspec
 
-from headway.adapters.memory.state import State
+from headway.adapters.memory.state import Kept, State
 from headway.core.document import begun
 from headway.core.errors import KeyTakenError
-from headway.core.letter import letter_id
+from headway.core.letter import letter_id, requeued_letter
 from headway.core.writes import Document, InsertNew, Write, applied, matches, target
 from headway.ports.commit import COMMITTED, DUPLICATE, Finish, Outcome, TransactionBody, Unit
 from headway.ports.records import DoneRecord, Ended, is_same_or_done
@@ -101,6 +101,7 @@ class MemoryStore:
             return Finish(Outcome.REFUSED, error=error)
         finish = carry_out(self._state, unit)
         if finish.outcome is Outcome.COMMITTED and unit.record is not None:
+            self._came_again(unit)
             record = msgspec.structs.replace(
                 unit.record,
                 outgoing=unit.outgoing,
@@ -109,6 +110,39 @@ class MemoryStore:
             )
             keep_record(self._state, unit, record)
         return finish
+
+    async def requeued(self, failed_queue: str, letter_id: str, to: str | None) -> None:
+        """Say so where a record says FAILED or PURGED."""
+        for kept in self._about(letter_id, Ended.FAILED, Ended.PURGED):
+            if kept.record.failed_queue in {"", failed_queue}:
+                _decide(kept, _sent_to(kept, to))
+
+    async def purged(self, failed_queue: str, letter_ids: Sequence[str]) -> None:
+        """Say so where a record says FAILED."""
+        for one in letter_ids:
+            for kept in self._about(one, Ended.FAILED):
+                if kept.record.failed_queue in {"", failed_queue}:
+                    _decide(kept, Ended.PURGED)
+
+    def _came_again(self, unit: Unit) -> None:
+        """What was sent again has ended: whoever sent it may have died before it was taken down."""
+        letter = requeued_letter(unit.delivery.travel.generation)
+        for kept in self._about(letter, Ended.FAILED) if letter else ():
+            _decide(kept, _sent_to(kept, unit.delivery.queue))
+
+    def _about(self, letter_id: str, *ends: Ended) -> list[Kept]:
+        records = self._state.records.values()
+        return [
+            each for each in records if each.letter_id == letter_id and each.record.ended in ends
+        ]
+
+
+def _sent_to(kept: Kept, queue: str | None) -> Ended:
+    return Ended.REQUEUED if kept.record.queue == queue else Ended.MOVED
+
+
+def _decide(kept: Kept, ended: Ended) -> None:
+    kept.record = msgspec.structs.replace(kept.record, ended=ended, letter=None)
 
 
 def is_duplicate(state: State, unit: Unit) -> bool:

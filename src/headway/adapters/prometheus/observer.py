@@ -8,8 +8,6 @@ from headway.adapters.prometheus.families import counter, histogram
 from headway.core import metrics
 from headway.core.facts import CommitResolved, Fact, GaveUp, Recovered, RetryScheduled
 
-__all__ = ["PrometheusObserver", "counter", "histogram"]
-
 _OUTCOMES = {True: "committed", False: "not_committed", None: "unknown"}
 
 

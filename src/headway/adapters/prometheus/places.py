@@ -30,8 +30,8 @@ class PlacesCollector(Collector):
 
     def collect(self) -> Iterable[GaugeMetricFamily]:
         try:
-            found = self._families(self._count())
-        except Exception:
+            count = self._count()
+        except Exception:  # whatever the driver of some engine raises: none is imported here
             # Said once for each outage: the scrapes go on, and the gauge tells the rest.
             if self._was_up:
                 logging.getLogger("headway").exception(
@@ -41,7 +41,7 @@ class PlacesCollector(Collector):
             self._was_up = False
             return [_family(metrics.ENGINE_UP, 0)]
         self._was_up = True
-        return found
+        return self._families(count)
 
     def _families(self, count: Count) -> list[GaugeMetricFamily]:
         now = self._clock.now()

@@ -3,12 +3,14 @@
 Nearly always every unit of a group is in order. So the group is first tried as a whole, with a few
 statements for all of it. If anything is not as expected, that is undone, and the units are carried
 out one by one, each in a savepoint of its own, which says what became of which.
+
+Queues and letters may be in the same file, or elsewhere (store.py): that is the only difference.
 """
 
 import sqlite3
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -19,7 +21,7 @@ from headway.adapters.sqlite.guard import Guard, UndoneError
 from headway.adapters.sqlite.savepoints import hold, release, undo
 from headway.adapters.sqlite.writer import Writer
 from headway.core.errors import KeyTakenError, TransactionEndedError
-from headway.ports.bus import Done
+from headway.ports.bus import Done, Then
 from headway.ports.clock import Clock
 from headway.ports.commit import COMMITTED, DUPLICATE, LOST, Finish, Outcome, Unit
 from headway.ports.records import DoneRecord
@@ -40,6 +42,61 @@ class _RefusedError(Exception):
     """A write or a body of one unit raised."""
 
 
+class Surroundings(Protocol):
+    """What a unit has to do with beside its effects and its record."""
+
+    def is_ours(self, connection: sqlite3.Connection, unit: Unit) -> bool:
+        """Say whether the delivery still belongs to its taker."""
+        ...
+
+    def settle(self, connection: sqlite3.Connection, unit: Unit, then: Then) -> None: ...
+
+    def settle_all(self, connection: sqlite3.Connection, units: Sequence[Unit]) -> bool:
+        """Settle all; False: some were not ours."""
+        ...
+
+    def send(self, connection: sqlite3.Connection, units: Sequence[Unit], now: datetime) -> None:
+        """Send outgoing events and letters."""
+        ...
+
+    def write(self, connection: sqlite3.Connection, units: Sequence[Unit]) -> bool:
+        """Write the records; False: some were there before."""
+        ...
+
+
+class SameFile:
+    """Queues and letters are in the file too, so nothing is left to be done after the commit."""
+
+    def is_ours(self, connection: sqlite3.Connection, unit: Unit) -> bool:
+        return taking.is_ours(connection, unit.delivery)
+
+    def settle(self, connection: sqlite3.Connection, unit: Unit, then: Then) -> None:
+        taking.settle(connection, unit.delivery, then)
+        if unit.resumes and unit.record is not None:
+            records.take_down_as_sent(connection, [unit.record.key])
+
+    def settle_all(self, connection: sqlite3.Connection, units: Sequence[Unit]) -> bool:
+        done = [unit.delivery for unit in units if isinstance(unit.then, Done)]
+        expected = taking.delete_all(connection, done)
+        for unit in units:
+            if not isinstance(unit.then, Done):
+                expected = expected and taking.settle(connection, unit.delivery, unit.then)
+        return expected
+
+    def send(self, connection: sqlite3.Connection, units: Sequence[Unit], now: datetime) -> None:
+        outgoing = [message for unit in units for message in unit.outgoing]
+        if outgoing:
+            publishing.publish(connection, outgoing, now)
+        for unit in units:
+            if unit.letter is not None:
+                letters.write(connection, unit.failed_queue, [unit.letter])
+
+    def write(self, connection: sqlite3.Connection, units: Sequence[Unit]) -> bool:
+        return records.write(
+            connection, [_row(unit, unit.record) for unit in units if unit.record is not None]
+        )
+
+
 class SqliteFinisher:
     """Carries units out on the writer's thread."""
 
@@ -47,23 +104,28 @@ class SqliteFinisher:
         self._writer = writer
         self._bell = bell
         self._clock = clock
+        self._surroundings = SameFile()
 
     async def finish(self, units: Sequence[Unit]) -> Sequence[Finish]:
         if not units:
             return []
-        finishes = await self._writer.run(_Group(units, self._clock.now(), self._writer.guard))
+        now, guard = self._clock.now(), self._writer.guard
+        finishes = await self._writer.run(Group(units, now, guard, self._surroundings))
         if any(unit.outgoing or not isinstance(unit.then, Done) for unit in units):
             self._bell.ring()
         return finishes
 
 
-class _Group:
+class Group:
     """Units that are finished together."""
 
-    def __init__(self, units: Sequence[Unit], now: datetime, guard: Guard) -> None:
+    def __init__(
+        self, units: Sequence[Unit], now: datetime, guard: Guard, surroundings: Surroundings
+    ) -> None:
         self._units = units
         self._now = now
         self._guard = guard
+        self._surroundings = surroundings
         self._refused: dict[int, Finish] = {}
         """Units whose bodies undid the whole transaction: they do not get a second chance."""
 
@@ -72,8 +134,8 @@ class _Group:
             return self._one_by_one(connection)
         hold(connection, "group")
         try:
-            finishes = _all_at_once(connection, self._units, self._now)
-        except Exception as error:
+            finishes = self._all_at_once(connection)
+        except Exception as error:  # whatever a value of somebody's raises when it is stored
             if _is_of_the_file(error):
                 raise
             # Whose it is comes out when they run one by one.
@@ -81,6 +143,17 @@ class _Group:
             finishes = self._one_by_one(connection)
         release(connection, "group")
         return finishes
+
+    def _all_at_once(self, connection: sqlite3.Connection) -> list[Finish]:
+        """Carry out units of which every single one is in order; else raise."""
+        expected = self._surroundings.settle_all(connection, self._units)
+        if not (expected and self._surroundings.write(connection, self._units)):
+            raise _UnexpectedError
+        skipped = _write_all(connection, self._units)
+        self._surroundings.send(connection, self._units, self._now)
+        return [
+            Finish(Outcome.COMMITTED, skipped=count) if count else COMMITTED for count in skipped
+        ]
 
     def _one_by_one(self, connection: sqlite3.Connection) -> list[Finish]:
         finishes = []
@@ -96,13 +169,13 @@ class _Group:
         return finishes
 
     def _one(self, connection: sqlite3.Connection, unit: Unit) -> Finish:
-        if not taking.is_ours(connection, unit.delivery):
+        if not self._surroundings.is_ours(connection, unit):
             return LOST
         generation = unit.delivery.travel.generation
         new = None if unit.resumes else unit.record
         try:
             if new is not None and records.is_duplicate(connection, new, generation):
-                taking.settle(connection, unit.delivery, Done())
+                self._surroundings.settle(connection, unit, Done())
                 return DUPLICATE
         except KeyTakenError as taken:
             return Finish(Outcome.REFUSED, error=taken)
@@ -116,10 +189,8 @@ class _Group:
             return Finish(Outcome.REFUSED, error=error if isinstance(error, Exception) else None)
         release(connection, "unit")
         if unit.record is not None:
-            records.write(connection, [_row(unit, unit.record)])
-            if unit.resumes:
-                records.take_down_as_sent(connection, [unit.record.key])
-        taking.settle(connection, unit.delivery, unit.then)
+            self._surroundings.write(connection, [unit])
+        self._surroundings.settle(connection, unit, unit.then)
         return Finish(Outcome.COMMITTED, skipped=skipped) if skipped else COMMITTED
 
     def _effects(self, connection: sqlite3.Connection, unit: Unit) -> int:
@@ -127,10 +198,8 @@ class _Group:
             changes = Changes(connection, unit.writes)
             skipped = changes.apply(unit.writes)
             changes.store()
-            publishing.publish(connection, unit.outgoing, self._now)
-            if unit.letter is not None:
-                letters.write(connection, unit.failed_queue, [unit.letter])
-        except Exception as error:
+            self._surroundings.send(connection, [unit], self._now)
+        except Exception as error:  # whatever a value raises: it is the fault of this unit alone
             if _is_of_the_file(error):
                 raise
             raise _RefusedError from error
@@ -139,7 +208,7 @@ class _Group:
                 self._guard.run(body, connection)
             except UndoneError:
                 raise
-            except Exception as error:
+            except Exception as error:  # a body is the user's own: it may raise anything
                 raise _RefusedError from error
         return skipped
 
@@ -155,28 +224,6 @@ def _row(unit: Unit, record: DoneRecord) -> tuple[Any, ...]:
         record = msgspec.structs.replace(record, outgoing=(), letter=None)
     generation = unit.delivery.travel.generation
     return records.row_of(record, generation, unit.letter, unit.failed_queue)
-
-
-def _all_at_once(
-    connection: sqlite3.Connection, units: Sequence[Unit], now: datetime
-) -> list[Finish]:
-    """Carry out units of which every single one is in order; else raise."""
-    done = [unit.delivery for unit in units if isinstance(unit.then, Done)]
-    expected = taking.delete_all(connection, done)
-    for unit in units:
-        if not isinstance(unit.then, Done):
-            expected = expected and taking.settle(connection, unit.delivery, unit.then)
-    rows = [_row(unit, unit.record) for unit in units if unit.record is not None]
-    if not (expected and records.write(connection, rows)):
-        raise _UnexpectedError
-    skipped = _write_all(connection, units)
-    outgoing = [message for unit in units for message in unit.outgoing]
-    if outgoing:
-        publishing.publish(connection, outgoing, now)
-    for unit in units:
-        if unit.letter is not None:
-            letters.write(connection, unit.failed_queue, [unit.letter])
-    return [Finish(Outcome.COMMITTED, skipped=count) if count else COMMITTED for count in skipped]
 
 
 def _write_all(connection: sqlite3.Connection, units: Sequence[Unit]) -> list[int]:

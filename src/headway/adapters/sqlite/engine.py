@@ -46,7 +46,7 @@ def sqlite_engine(
         raise ConfigurationError(f"lease={lease} is not accepted: use more than no time")
     location = Location(path=Path(path), synchronous=synchronous, busy=busy)
     writer, readers = Writer(location), Readers(location)
-    bell, worker = Bell(location, readers, clock), Worker(clock, chance)
+    bell, worker = Bell(location, clock), Worker(clock, chance)
     bus = SqliteBus(
         writer=writer,
         readers=readers,

@@ -6,7 +6,7 @@ from datetime import datetime
 
 import msgspec
 
-from headway.adapters.sqlite import publishing
+from headway.adapters.sqlite import publishing, records
 from headway.adapters.sqlite.bell import Bell
 from headway.adapters.sqlite.reader import Readers
 from headway.adapters.sqlite.rows import instant, seconds
@@ -34,10 +34,6 @@ group by q.name order by q.name
 _THERE = "select id, source_queue from headway_letters where queue = ? and letter_id = ?"
 _PAGE = "select body from headway_letters where queue = ? and id > ? order by id limit ?"
 _REMOVE = "delete from headway_letters where queue = ? and letter_id = ?"
-_DECIDE = """
-update headway_done set ended = ?
-where letter = ? and letter is not null and ended = 'failed' and failed_queue in ('', ?)
-"""
 _ACCEPTED = "select 1 from headway_accepted where queue = ? and operation = ?"
 _IS_THERE = """
 select 1 from headway_items where generation <> '0' and queue = ? and operation = ?
@@ -98,10 +94,10 @@ class SqliteLetters:
             found = connection.execute(_THERE, (queue, letter_id)).fetchone()
             if found is None:
                 return False
-            ended = Ended.REQUEUED if message.queue == found[1] else Ended.MOVED
-            if ended is Ended.MOVED and found[1]:
+            if found[1] and message.queue != found[1]:
                 _refuse_what_is_there(connection, message)
-            _decided(connection, queue, letter_id, ended)
+            _remove(connection, queue, letter_id)
+            records.requeued(connection, queue, letter_id, message.queue)
             publishing.publish(connection, [message], now)
             return True
 
@@ -111,9 +107,12 @@ class SqliteLetters:
         return requeued
 
     async def remove(self, queue: str, letter_ids: Sequence[str]) -> int:
-        return await self._writer.run(
-            lambda c: sum(_decided(c, queue, one, Ended.PURGED) for one in letter_ids)
-        )
+        def work(connection: sqlite3.Connection) -> int:
+            removed = [one for one in letter_ids if _remove(connection, queue, one)]
+            records.purged(connection, queue, removed)
+            return len(removed)
+
+        return await self._writer.run(work)
 
 
 def write(connection: sqlite3.Connection, queue: str, letters: Sequence[Letter]) -> None:
@@ -153,9 +152,5 @@ def _refuse_what_is_there(connection: sqlite3.Connection, message: Message) -> N
         )
 
 
-def _decided(connection: sqlite3.Connection, queue: str, letter_id: str, ended: Ended) -> bool:
-    """Take a letter out, and let the record of its failure say what a person decided."""
-    if not connection.execute(_REMOVE, (queue, letter_id)).rowcount:
-        return False
-    connection.execute(_DECIDE, (str(ended), letter_id, queue))
-    return True
+def _remove(connection: sqlite3.Connection, queue: str, letter_id: str) -> bool:
+    return connection.execute(_REMOVE, (queue, letter_id)).rowcount == 1

@@ -34,7 +34,7 @@ left join headway_letters l on l.queue = q.name group by q.name order by q.name
 # in its queue again. An operation that was sent again on purpose, under another generation, is
 # where that one is.
 _FINAL = "d.ended not in ('failed', 'requeued')"
-_ENDS = f"""
+ENDS = f"""
 select d.queue, d.operation, d.ended from headway_done d
 where {_FINAL}
   and not exists (
@@ -52,8 +52,8 @@ where {_FINAL}
       and e.id > d.id and e.ended not in ('failed', 'requeued')
   )
 """
-_DONE = f"""
-select count(*), count(*) filter (where ended = 'purged') from ({_ENDS})
+DONE = f"""
+select count(*), count(*) filter (where ended = 'purged') from ({ENDS})
 """
 _ASTRAY = f"""
 select queue, operation, sum(place = 'accepted'), group_concat(nullif(place, 'accepted')),
@@ -62,7 +62,7 @@ from (
     select queue, operation, 'accepted' as place from headway_accepted
     union all select queue, operation, {_PLACE} from headway_items
     union all select source_queue, operation, 'failed' from headway_letters
-    union all select queue, operation, 'done' from ({_ENDS})
+    union all select queue, operation, 'done' from ({ENDS})
 )
 group by queue, operation
 having sum(place = 'accepted') = 0 or count(*) <> 2
@@ -78,9 +78,9 @@ where queue in (select name from headway_queues) and operation in wanted
 union all
 select operation, {_PLACE} || ' in ' || queue from headway_items where operation in wanted
 union all select operation, 'failed in ' || queue from headway_letters where operation in wanted
-union all select operation, 'done in ' || queue from ({_ENDS}) where operation in wanted
+union all select operation, 'done in ' || queue from ({ENDS}) where operation in wanted
 """
-_AT_ONCE = 50_000
+AT_ONCE = 50_000
 
 
 class SqlitePlaces:
@@ -114,8 +114,8 @@ def _where(
 ) -> dict[str, list[str]]:
     places: dict[str, list[str]] = {}
     different = list(dict.fromkeys(operations))
-    for start in range(0, len(different), _AT_ONCE):
-        wanted = as_json(different[start : start + _AT_ONCE])
+    for start in range(0, len(different), AT_ONCE):
+        wanted = as_json(different[start : start + AT_ONCE])
         for operation, place in connection.execute(_WHERE, {"now": now, "wanted": wanted}):
             its = places.setdefault(operation, [])
             if place is not None:
@@ -124,7 +124,7 @@ def _where(
 
 
 def _count(connection: sqlite3.Connection, now: float) -> Count:
-    done, purged = connection.execute(_DONE).fetchone()
+    done, purged = connection.execute(DONE).fetchone()
     forgotten = connection.execute("select done, purged from headway_forgotten").fetchone()
     accepted = _number(connection, "select count(*) from headway_accepted")
     return Count(

@@ -29,10 +29,6 @@ class Readers:
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._threads, self._read, read)
 
-    async def alone(self, read: Callable[[], T]) -> T:
-        """Run what needs a thread and has a connection of its own."""
-        return await asyncio.get_running_loop().run_in_executor(self._threads, read)
-
     def close(self) -> None:
         self._threads.shutdown()
         while self._opened:

@@ -3,7 +3,7 @@
 # ruff: noqa: S608 (statements are put together from parts of our own; values are bound)
 
 import sqlite3
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -14,7 +14,7 @@ from headway.adapters.sqlite.rows import instant, seconds
 from headway.adapters.sqlite.statements import as_json, insert
 from headway.adapters.sqlite.writer import Writer
 from headway.core.errors import KeyTakenError
-from headway.core.letter import Letter, letter_id
+from headway.core.letter import Letter, letter_id, requeued_letter
 from headway.ports.bus import Message
 from headway.ports.records import DoneRecord, Ended, is_same_or_done
 
@@ -25,6 +25,24 @@ _FIND = f"{_READ} where key in (select value from json_each(?))"
 _UNSENT = f"{_READ} where held is not null and at < ? order by at, id limit ?"
 _SENT = """
 update headway_done set held = null where key in (select value from json_each(?))
+"""
+
+_UNHELD = """
+held = case when json_array_length(held, '$.outgoing') > 0 then json_set(held, '$.letter', null) end
+"""
+_REQUEUED = f"""
+update headway_done set ended = case when queue = ? then 'requeued' else 'moved' end, {_UNHELD}
+where letter = ? and letter is not null and ended in ('failed', 'purged')
+  and failed_queue in ('', ?)
+"""
+_PURGED = f"""
+update headway_done set ended = 'purged', {_UNHELD}
+where letter in (select value from json_each(?)) and letter is not null and ended = 'failed'
+  and failed_queue in ('', ?)
+"""
+_HAS_AGAIN = f"""
+update headway_done set ended = case when queue = ? then 'requeued' else 'moved' end, {_UNHELD}
+where letter = ? and letter is not null and ended = 'failed'
 """
 
 _OLD = """
@@ -47,7 +65,17 @@ where (queue, operation) = (:queue, :operation)
     where d.generation <> '0' and d.operation = :operation and d.queue = :queue
   )
 """
+_LAST_TRACE = """
+select not exists (
+    select 1 from headway_done d
+    where d.generation <> '0' and d.operation = :operation and d.queue = :queue
+)
+"""
 _COUNT_FORGOTTEN = "update headway_forgotten set done = done + ?, purged = purged + ?"
+
+
+_Owned = tuple[str, str]
+"""A queue and an operation in it."""
 
 
 class _Held(msgspec.Struct, frozen=True):
@@ -61,9 +89,10 @@ _HELD = msgspec.json.Decoder(_Held)
 class SqliteRecords:
     """Reads what commits have written, and forgets what is old."""
 
-    def __init__(self, writer: Writer, readers: Readers) -> None:
+    def __init__(self, writer: Writer, readers: Readers, *, counts_accepted: bool = True) -> None:
         self._writer = writer
         self._readers = readers
+        self._was_last_trace = _was_last_trace if counts_accepted else _was_last_record
 
     async def find(self, keys: Sequence[str]) -> Mapping[str, DoneRecord]:
         wanted = as_json(keys)
@@ -79,7 +108,9 @@ class SqliteRecords:
         await self._writer.run(lambda connection: take_down_as_sent(connection, keys))
 
     async def forget(self, before: datetime, limit: int) -> int:
-        return await self._writer.run(lambda c: _forget(c, seconds(before), limit))
+        return await self._writer.run(
+            lambda c: _forget(c, seconds(before), limit, self._was_last_trace)
+        )
 
 
 def row_of(
@@ -104,6 +135,28 @@ def row_of(
         failed_queue or record.failed_queue,
         held,
     )
+
+
+def requeued(
+    connection: sqlite3.Connection, failed_queue: str, letter_id: str, to: str | None
+) -> None:
+    """Let the record of a failure say that a person sent the event again, and where."""
+    connection.execute(_REQUEUED, (to, letter_id, failed_queue))
+
+
+def purged(connection: sqlite3.Connection, failed_queue: str, letter_ids: Sequence[str]) -> None:
+    """Let records of failures say that a person removed their letters."""
+    connection.execute(_PURGED, (as_json(letter_ids), failed_queue))
+
+
+def came_again(connection: sqlite3.Connection, queue: str, generation: str) -> None:
+    """An event that was sent again has ended: see that the record of its failure says so.
+
+    Whoever sent it may have died before they could take it down.
+    """
+    letter = requeued_letter(generation)
+    if letter is not None:
+        connection.execute(_HAS_AGAIN, (queue, letter))
 
 
 def take_down_as_sent(connection: sqlite3.Connection, keys: Sequence[str]) -> None:
@@ -151,7 +204,12 @@ def _record(row: tuple[Any, ...]) -> DoneRecord:
     )
 
 
-def _forget(connection: sqlite3.Connection, before: float, limit: int) -> int:
+def _forget(
+    connection: sqlite3.Connection,
+    before: float,
+    limit: int,
+    was_last_trace: Callable[[sqlite3.Connection, _Owned, str], bool],
+) -> int:
     """Remove old records, and with the last trace of an operation that it was accepted.
 
     What is then left of it is a number, so that the sum of all places still comes out.
@@ -159,14 +217,24 @@ def _forget(connection: sqlite3.Connection, before: float, limit: int) -> int:
     rows = connection.execute(_OLD, (before, limit)).fetchall()
     connection.execute(_FORGET, (as_json([row[0] for row in rows]),))
     owned = {(queue, operation): ended for _, queue, operation, ended in rows}
-    gone = [end for key, end in owned.items() if _was_last_trace(connection, key)]
+    gone = [end for key, end in owned.items() if was_last_trace(connection, key, end)]
     connection.execute(_COUNT_FORGOTTEN, (len(gone), _purged(gone)))
     return len(rows)
 
 
-def _was_last_trace(connection: sqlite3.Connection, owned: tuple[str, str]) -> bool:
-    named = dict(zip(("queue", "operation"), owned, strict=True))
-    return connection.execute(_UNACCEPT, named).rowcount == 1
+def _was_last_trace(connection: sqlite3.Connection, owned: _Owned, _ended: str) -> bool:
+    return connection.execute(_UNACCEPT, _named(owned)).rowcount == 1
+
+
+def _was_last_record(connection: sqlite3.Connection, owned: _Owned, ended: str) -> bool:
+    """Say so where the queues are elsewhere: what was requeued may still wait in one."""
+    if ended == Ended.REQUEUED:
+        return False
+    return bool(connection.execute(_LAST_TRACE, _named(owned)).fetchone()[0])
+
+
+def _named(owned: _Owned) -> dict[str, str]:
+    return dict(zip(("queue", "operation"), owned, strict=True))
 
 
 def _purged(ends: Iterable[str]) -> int:

@@ -41,6 +41,8 @@ def _read(path: Path) -> list[str]:
 def _show(report: Report, limit: int) -> None:
     accepted, difference = report.count.accepted, report.difference
     rows = [(place, str(count)) for place, count in report.places.items()]
+    if not report.count.remembers:
+        rows = [(place, "unknown" if place == "done" else count) for place, count in rows]
     rows += [("total", str(report.total))]
     rows += [("accepted", "unknown" if accepted is None else str(accepted))]
     rows += [("difference", "unknown" if difference is None else str(difference))]
@@ -54,32 +56,64 @@ def _show(report: Report, limit: int) -> None:
     for operation in report.nowhere[:limit]:
         typer.echo(f"{shown(operation)} of the file was accepted and is nowhere")
     for operation in report.not_known[:limit]:
-        typer.echo(
-            f"{shown(operation)} of the file is not known here: it was forgotten, or never accepted"
-        )
+        typer.echo(f"{shown(operation)} of the file {_not_known(report)}")
+    for operation in report.not_yet[:limit]:
+        typer.echo(f"{shown(operation)} of the file {_not_yet(report)}")
     typer.echo(_said(report))
+
+
+def _not_known(report: Report) -> str:
+    if report.count.accepted is not None:
+        return "is not known here: it was forgotten, or never accepted"
+    return (
+        "is in no known place: nothing waits in any queue, and it is neither done nor failed; it "
+        "was lost, forgotten, or never published"
+    )
+
+
+def _not_yet(report: Report) -> str:
+    if report.count.remembers:
+        return "is not known yet: it is neither done nor failed, and may still wait or be in hand"
+    return "cannot be known: without a store nothing remembers what was done (HEADWAY_STORE)"
 
 
 def _said(report: Report) -> str:
     match report.verdict:
+        case Verdict.OK if report.count.accepted is None:
+            return f"ok: all {report.against} of the file were found, 0 are missing"
         case Verdict.OK:
             return "ok: everything that was accepted is in its one place"
+        case Verdict.UNKNOWN if report.not_yet:
+            return _undecided(report)
         case Verdict.UNKNOWN if not report.count.queues:
             return "unknown: no service has ever run on this engine, so nothing was counted here"
         case Verdict.UNKNOWN:
             return (
                 "unknown: this engine does not count what it accepts; give the ids of what was "
                 "published with --against FILE"
+                + ", and set HEADWAY_STORE so that what was done is remembered"
+                * (not report.count.remembers)
             )
         case Verdict.NOT_OK:
             faults = [f"{many(report.astray, 'operation')} not in exactly one place"]
             if report.nowhere:
                 faults.append(f"{len(report.nowhere)} of {report.against} in the file nowhere")
             if report.not_known:
-                faults.append(
-                    f"{len(report.not_known)} of {report.against} in the file not known here"
-                )
+                where = "not known here" if report.count.accepted is not None else "missing"
+                faults.append(f"{len(report.not_known)} of {report.against} in the file {where}")
             return f"not ok: {', '.join(faults)}"
+
+
+def _undecided(report: Report) -> str:
+    found = f"{len(report.not_yet)} of {report.against} in the file were not found"
+    if not report.count.remembers:
+        return f"unknown: {found}, and without a store nothing remembers what was done"
+    if not report.count.waiting:
+        return f"unknown: {found}, and workers may have some in hand; stop them and ask again"
+    return (
+        f"unknown: {found}, and {many(report.count.waiting, 'event')} still wait in queues into "
+        "which nobody can look; ask again when they are empty"
+    )
 
 
 def _as_dict(report: Report) -> dict[str, object]:
@@ -101,5 +135,6 @@ def _as_dict(report: Report) -> dict[str, object]:
             "against": report.against,
             "nowhere": report.nowhere,
             "not_known": report.not_known,
+            "not_yet": report.not_yet,
         }
     return found

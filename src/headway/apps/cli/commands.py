@@ -1,15 +1,12 @@
 """All commands, and what happens when one of them cannot go on."""
 
-import sqlite3
-import sys
 from typing import Annotated
 
 import typer
 
-from headway import ConfigurationError
 from headway.apps.cli import config, demo, failed, ledger
-from headway.apps.cli.codes import CANNOT_GO_ON
 from headway.apps.cli.publish import publish
+from headway.apps.cli.refusals import said_in_one_line
 from headway.apps.cli.run import run as run_command
 from headway.apps.cli.verify import verify
 
@@ -29,9 +26,6 @@ app.add_typer(ledger.app, name="ledger")
 app.command(name="publish")(publish)
 app.command(name="run")(run_command)
 app.command(name="verify")(verify)
-
-
-_OF_EXTRAS = {"asyncpg", "fastapi", "httpx", "prometheus_client", "uvicorn"}
 
 
 def _say_version(asked: bool) -> None:
@@ -54,19 +48,5 @@ def headway(
 
 def run() -> None:
     """Run a command; what a person can mend is said in one line, without a traceback."""
-    try:
+    with said_in_one_line():
         app()
-    except ConfigurationError as error:
-        typer.echo(f"headway: {error}", err=True)
-        sys.exit(CANNOT_GO_ON)
-    except sqlite3.Error as error:
-        which = "".join(f" ({note})" for note in getattr(error, "__notes__", ()))
-        typer.echo(f"headway: the database cannot be used: {error}{which}", err=True)
-        sys.exit(CANNOT_GO_ON)
-    except ModuleNotFoundError as missing:
-        if missing.name not in _OF_EXTRAS:
-            raise
-        typer.echo(
-            f"headway: this command needs {missing.name}: pip install 'headway[ledger]'", err=True
-        )
-        sys.exit(CANNOT_GO_ON)

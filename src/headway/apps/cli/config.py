@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from headway.assembly.settings import bus_url, environment, retry_config
+from headway.assembly.settings import engine_settings, environment, retry_config
+from headway.core.engine_url import AmqpUrl
 from headway.core.policy import RETRY_SETTINGS, RetryConfig
 from headway.core.secrets import hidden
 from headway.systems.ledger.settings import LedgerSettings
@@ -37,9 +38,15 @@ def show(
 
 
 def _engine() -> dict[str, str]:
-    settings = environment()
+    settings, engine = environment(), engine_settings()
+    is_broker = isinstance(engine.bus, AmqpUrl)
+    beside = {
+        "HEADWAY_STORE": hidden(engine.store_url) or "none: every event is handled at least once",
+        "HEADWAY_EXCHANGE": engine.exchange,
+    }
     return {
-        "HEADWAY_BUS": hidden(bus_url()),
+        "HEADWAY_BUS": hidden(engine.url),
+        **(beside if is_broker else {}),
         "METRICS_BACKEND": settings.get("METRICS_BACKEND") or "noop",
         "ERROR_REPORTER_TYPE": settings.get("ERROR_REPORTER_TYPE") or "noop",
     }

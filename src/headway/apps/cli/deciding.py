@@ -115,6 +115,11 @@ def _show(report: Report) -> None:
     )
     for target, count in sorted(report.targets.items()):
         typer.echo(f"  {count} to {shown(target)}")
+    if report.dry_run and report.moved:
+        typer.echo(
+            f"  {report.moved} to another queue than before: what that queue has had itself, it "
+            "will refuse, and the letter stays"
+        )
     if report.gone:
         typer.echo(f"  {report.gone} had gone meanwhile")
     for letter in report.missing:

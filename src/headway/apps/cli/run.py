@@ -1,14 +1,12 @@
 """`headway run`: run services."""
 
 import asyncio
-from datetime import timedelta
 from typing import Annotated
 
 import typer
 
 from headway.apps.cli.logs import LogFormat, write_logs
 
-_STDIN = 0
 _SERVICES = "The services, as MODULE:SERVICE; a MODULE alone stands for all of its own."
 
 
@@ -58,36 +56,33 @@ def run(  # noqa: PLR0917 (typer gives them by name)
     log_format: Annotated[
         LogFormat, typer.Option(help="JSON lines, or short ones; auto: by the terminal.")
     ] = LogFormat.AUTO,
-    as_long_as_stdin: Annotated[bool, typer.Option("--as-long-as-stdin", hidden=True)] = False,
 ) -> None:
     """Run services until told to stop (SIGTERM, Ctrl-C); SIGHUP reloads the retry settings."""
-    from headway.assembly.collecting import collect_seldom  # noqa: PLC0415 (a fast start of others)
+    from headway.apps.worker.order import Order, become, can_become_another, command  # noqa: PLC0415
+
+    one = Order(
+        services=services,
+        bus=bus,
+        concurrency=concurrency,
+        prefetch=prefetch,
+        grace=grace,
+        metrics_host=metrics_host,
+        metrics_port=metrics_port if workers == 1 else None,
+        log_format=log_format,
+        as_long_as_stdin=workers > 1,
+    )
+    if workers == 1 and can_become_another():
+        become(command(one))
+    if workers == 1:
+        from headway.apps.worker.working import work  # noqa: PLC0415 (a fast start of others)
+
+        work(one)
+        return
     from headway.assembly.loading import load_services  # noqa: PLC0415
-    from headway.assembly.serving import Metrics, serve_here, serve_many  # noqa: PLC0415
-    from headway.assembly.supervising import worker_command  # noqa: PLC0415
-    from headway.runtime.worker import WorkerSettings  # noqa: PLC0415
+    from headway.assembly.serving import Metrics, serve_many  # noqa: PLC0415
 
     write_logs(log_format)
     metrics = None if metrics_port is None else Metrics(host=metrics_host, port=metrics_port)
-    found = load_services(services)
-    if workers > 1:
-        options = ["--concurrency", str(concurrency), "--grace", str(grace)]
-        options += ["--log-format", log_format.value]
-        options += ["--bus", bus] if bus else []
-        options += ["--prefetch", str(prefetch)] if prefetch else []
-        command = worker_command([*services, *options])
-        asyncio.run(serve_many(command, workers, bus=bus, metrics=metrics))
-        return
-    collect_seldom()
-    settings = WorkerSettings(
-        concurrency=concurrency, prefetch=prefetch, grace=timedelta(seconds=grace)
-    )
-    asyncio.run(
-        serve_here(
-            found,
-            bus=bus,
-            settings=settings,
-            metrics=metrics,
-            as_long_as_open=_STDIN if as_long_as_stdin else None,
-        )
-    )
+    words = command(one)
+    load_services(services)  # refused here once, and not by every worker
+    asyncio.run(serve_many(words, workers, bus=bus, metrics=metrics))

@@ -3,10 +3,7 @@
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.multiprocess import MultiProcessCollector
 
-from headway.assembly.settings import environment
-
-SHARED_COUNTERS = "PROMETHEUS_MULTIPROC_DIR"
-"""Where prometheus-client keeps counters that several processes add up; its own setting."""
+from headway.assembly.settings import SHARED_COUNTERS, environment
 
 
 def exposition(registry: CollectorRegistry) -> bytes:

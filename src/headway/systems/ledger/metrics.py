@@ -10,7 +10,8 @@ from typing import Literal
 
 from prometheus_client import CollectorRegistry
 
-from headway.adapters.prometheus.observer import PrometheusObserver, counter, histogram
+from headway.adapters.prometheus.families import counter, histogram
+from headway.adapters.prometheus.observer import PrometheusObserver
 from headway.core.metrics import Metric
 
 Outcome = Literal["stored", "duplicate", "invalid", "exhausted", "unknown", "failed"]

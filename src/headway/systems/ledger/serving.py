@@ -20,7 +20,7 @@ from uvicorn.supervisors import Multiprocess
 
 from headway import ConfigurationError
 from headway.adapters.logs.formats import JsonFormatter, TerminalFormatter
-from headway.systems.ledger.exposition import SHARED_COUNTERS
+from headway.assembly.settings import SHARED_COUNTERS
 from headway.systems.ledger.front_door import create_app
 from headway.systems.ledger.metrics import LedgerMetrics
 from headway.systems.ledger.opening import open_store

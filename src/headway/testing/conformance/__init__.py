@@ -15,6 +15,7 @@ import contextlib
 
 _MODULES = (
     "examples",
+    "balancing",
     "publishing",
     "settling",
     "takings",

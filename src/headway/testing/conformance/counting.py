@@ -1,15 +1,13 @@
 """What every count says: each accepted operation is in exactly one place."""
 
-from collections.abc import Mapping
 from datetime import timedelta
 
 from headway.core.travel import Travel
 from headway.core.writes import Update
-from headway.ports.bus import Delivery, Done, HandedBack, Later, Parked, Then
+from headway.ports.bus import Done, HandedBack, Later, Parked, Then
 from headway.ports.commit import Unit
-from headway.ports.engine import Engine
-from headway.ports.places import Count
 from headway.ports.records import Ended
+from headway.testing.conformance.balancing import balanced, nothing_astray, one_taken, places
 from headway.testing.conformance.examples import (
     MAILS,
     NOBODYS,
@@ -26,35 +24,7 @@ from headway.testing.conformance.examples import (
 )
 from headway.testing.conformance.harness import Capability, EngineHarness
 
-PLACES = ("ready", "leased", "delayed", "parked", "held")
 DAY = timedelta(days=1)
-
-
-def places(count: Count) -> dict[str, int]:
-    """Sum up by place what all queues hold, without the places in which there is nothing."""
-    sums = {place: sum(getattr(each, place) for each in count.queues) for place in PLACES}
-    sums |= {"failed": sum(count.failed.values()), "done": count.done}
-    return {place: number for place, number in sums.items() if number}
-
-
-async def balanced(engine: Engine, expected: Mapping[str, int]) -> Count:
-    """Everything is where it is expected, and nothing else was accepted."""
-    count = await engine.places.count()
-    assert places(count) == expected
-    if count.accepted is not None:
-        assert count.accepted == sum(expected.values())
-    await nothing_astray(engine)
-    return count
-
-
-async def nothing_astray(engine: Engine) -> None:
-    number, named = await engine.places.astray(10)
-    assert (number, list(named)) == (0, [])
-
-
-async def one_taken(harness: EngineHarness, engine: Engine, name: str = "a") -> Delivery:
-    await publish(engine, name)
-    return await take_one(harness, engine)
 
 
 class CountingConformance:
@@ -88,6 +58,7 @@ class CountingConformance:
         assert (await engine.places.count()).accepted == 2
 
     async def test_the_oldest_is_the_one_that_waits_longest(self, harness: EngineHarness) -> None:
+        harness.needs(Capability.OLDEST_EVENT)
         engine = await opened(harness)
         before = harness.clock.now()
         await publish(engine, "a", "b")
@@ -100,6 +71,7 @@ class CountingConformance:
         assert by_name[MAILS.name].oldest is None
 
     async def test_every_settlement_has_its_place(self, harness: EngineHarness) -> None:
+        harness.needs(Capability.LEASED, Capability.PARKING)
         engine = await opened(harness)
         now = harness.clock.now()
         settlements: dict[str, Then] = {
@@ -119,6 +91,7 @@ class CountingConformance:
     async def test_what_is_due_is_ready_and_what_is_parked_stays_parked_until_taken(
         self, harness: EngineHarness
     ) -> None:
+        harness.needs(Capability.PARKING)
         engine = await opened(harness)
         for name, kind in (("a", Later), ("b", Parked)):
             delivery = await one_taken(harness, engine, name)
@@ -132,6 +105,7 @@ class CountingConformance:
     async def test_what_the_dead_and_the_closed_had_is_counted_once(
         self, harness: EngineHarness
     ) -> None:
+        harness.needs(Capability.LEASED)
         engine, watcher = await opened(harness), await opened(harness)
         await publish(engine, "a", "b")
         await take(harness, engine, 2)
@@ -150,6 +124,7 @@ class CountingConformance:
         assert sum(each.suspects for each in count.queues) == 1
 
     async def test_every_end_is_done(self, harness: EngineHarness) -> None:
+        harness.needs(Capability.RECORDS, Capability.LEASED)
         engine = await opened(harness)
         ends = (Ended.DONE, Ended.DUPLICATE, Ended.SUPERSEDED)
         await publish(engine, *ends)
@@ -164,6 +139,7 @@ class CountingConformance:
         assert count.purged == 0
 
     async def test_operations_with_one_key_are_all_done(self, harness: EngineHarness) -> None:
+        harness.needs(Capability.RECORDS)
         engine = await opened(harness)
         await publish(engine, "a", "b", "c")
         units = [
@@ -175,6 +151,7 @@ class CountingConformance:
         await balanced(engine, {"done": 3})
 
     async def test_a_refused_unit_moves_nothing(self, harness: EngineHarness) -> None:
+        harness.needs(Capability.LEASED)
         engine = await opened(harness)
         delivery = await one_taken(harness, engine)
         writes = (Update("docs", "nobody", {"a": 1}),)
@@ -201,6 +178,7 @@ class CountingConformance:
     async def test_what_failed_is_a_letter_until_somebody_decides(
         self, harness: EngineHarness
     ) -> None:
+        harness.needs(Capability.RECORDS, Capability.LEASED, Capability.LEASED)
         engine = await opened(harness)
         letters = []
         for name in ("kept", "purged", "requeued"):
@@ -231,6 +209,7 @@ class CountingConformance:
         assert count.purged == 1
 
     async def test_what_is_forgotten_is_not_missed(self, harness: EngineHarness) -> None:
+        harness.needs(Capability.RECORDS)
         engine = await opened(harness)
         now = harness.clock.now()
         for name in ("a", "b"):
@@ -286,6 +265,7 @@ class CountingConformance:
         assert (await third.places.count()).workers == 1
 
     async def test_counting_disturbs_nobody(self, harness: EngineHarness) -> None:
+        harness.needs(Capability.LEASED)
         engine = await opened(harness)
         first = await one_taken(harness, engine)
         await publish(engine, "b")

@@ -9,7 +9,7 @@ from headway.core.travel import Travel
 from headway.ports.bus import Delivery, Later, Parked
 from headway.ports.engine import Engine
 from headway.ports.records import Ended
-from headway.testing.conformance.counting import balanced, nothing_astray, one_taken
+from headway.testing.conformance.balancing import balanced, nothing_astray, one_taken
 from headway.testing.conformance.examples import (
     MAILS,
     ORDERS,
@@ -48,6 +48,7 @@ class WhereaboutsConformance:
     """An operation that is looked for is found where it is counted."""
 
     async def test_each_place_is_named_with_its_queue(self, harness: EngineHarness) -> None:
+        harness.needs(Capability.LOOKING, Capability.PARKING, Capability.RECORDS)
         engine = await opened(harness)
         later = harness.clock.now() + DAY
         await publish(engine, "later", "parked", "leased", "done", "failed", "ready")
@@ -77,6 +78,7 @@ class WhereaboutsConformance:
     async def test_an_operation_is_found_in_every_queue_that_took_it(
         self, harness: EngineHarness
     ) -> None:
+        harness.needs(Capability.LOOKING, Capability.RECORDS)
         engine = await opened(harness)
         await engine.bus.publish([message("a", event_type=PLACED)])
         delivery = await take_one(harness, engine, MAILS.name)
@@ -85,6 +87,7 @@ class WhereaboutsConformance:
         assert sorted(found["a"]) == [f"done in {MAILS.name}", f"ready in {ORDERS.name}"]
 
     async def test_many_operations_can_be_looked_for_at_once(self, harness: EngineHarness) -> None:
+        harness.needs(Capability.LOOKING)
         engine = await opened(harness)
         names = [f"käse ✓ '\"% {number}" for number in range(700)]
         await publish(engine, *names[:300])
@@ -102,6 +105,7 @@ class WhereaboutsConformance:
         assert list(found["a"]) == [f"failed in {MAILS.failed}"]
 
     async def test_what_was_requeued_is_where_it_is_now(self, harness: EngineHarness) -> None:
+        harness.needs(Capability.LOOKING, Capability.RECORDS)
         engine = await opened(harness)
         letter = await failed(harness, engine, await one_taken(harness, engine))
         await engine.letters.requeue(ORDERS.failed, letter.letter_id, sent_again(letter))
@@ -124,6 +128,7 @@ class WhereaboutsConformance:
         }
 
     async def test_what_was_forgotten_is_not_known(self, harness: EngineHarness) -> None:
+        harness.needs(Capability.RECORDS)
         engine = await opened(harness)
         now = harness.clock.now()
         await engine.finisher.finish([unit(await one_taken(harness, engine), now - DAY)])
@@ -135,6 +140,7 @@ class WhereaboutsConformance:
     async def test_what_was_moved_is_done_here_and_goes_on_there(
         self, harness: EngineHarness
     ) -> None:
+        harness.needs(Capability.LOOKING, Capability.RECORDS)
         engine = await opened(harness)
         delivery = await one_taken(harness, engine)
         letter = await failed(harness, engine, delivery)
@@ -154,6 +160,7 @@ class WhereaboutsConformance:
     async def test_what_was_requeued_first_and_then_moved_has_one_end_here(
         self, harness: EngineHarness
     ) -> None:
+        harness.needs(Capability.RECORDS)
         engine = await opened(harness)
         letter = await failed(harness, engine, await one_taken(harness, engine))
         await engine.letters.requeue(ORDERS.failed, letter.letter_id, sent_again(letter))
@@ -164,6 +171,7 @@ class WhereaboutsConformance:
     async def test_what_is_moved_there_and_back_is_in_one_place_each_time(
         self, harness: EngineHarness
     ) -> None:
+        harness.needs(Capability.BOOKS, Capability.RECORDS, Capability.LEASED)
         engine = await opened(harness)
         letter = await failed(harness, engine, await one_taken(harness, engine))
         await move(engine, letter, MAILS.name)
@@ -182,6 +190,7 @@ class WhereaboutsConformance:
     async def test_what_was_moved_is_forgotten_like_other_ends(
         self, harness: EngineHarness
     ) -> None:
+        harness.needs(Capability.LOOKING, Capability.RECORDS)
         engine = await opened(harness)
         letter = await failed(harness, engine, await one_taken(harness, engine))
         await move(engine, letter, MAILS.name)

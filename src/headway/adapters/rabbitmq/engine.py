@@ -1,0 +1,36 @@
+"""What RabbitMQ gives to an engine: the bus, the failed queues, and what can be counted."""
+
+from dataclasses import dataclass
+
+from headway.adapters.rabbitmq.bus import RabbitBus
+from headway.adapters.rabbitmq.connecting import parameters
+from headway.adapters.rabbitmq.desk import Desk
+from headway.adapters.rabbitmq.letters import RabbitLetters
+from headway.adapters.rabbitmq.places import RabbitPlaces
+from headway.adapters.rabbitmq.topology import EXCHANGE
+from headway.ports.chance import Chance
+from headway.ports.clock import Clock
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RabbitParts:
+    """Documents and done-records are a store's."""
+
+    bus: RabbitBus
+    letters: RabbitLetters
+    places: RabbitPlaces
+
+
+def rabbitmq_parts(
+    url: str, clock: Clock, chance: Chance, *, exchange: str = EXCHANGE
+) -> RabbitParts:
+    """Give the parts of one worker process; connections are made when they are first needed.
+
+    `bus.close` lets go of all of them.
+    """
+    how = parameters(url)
+    desk = Desk(how)
+    bus = RabbitBus(how, clock, chance, exchange=exchange, desk=desk)
+    letters = RabbitLetters(how, desk, clock, send=bus.send, publish=bus.publish)
+    bus.before_close = letters.close
+    return RabbitParts(bus=bus, letters=letters, places=RabbitPlaces(desk, letters))

@@ -1,0 +1,225 @@
+"""Look through failed queues, one look at a time: begin, go on, find, give back."""
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from datetime import timedelta
+from functools import partial
+from typing import TypeVar
+
+import pika
+from pika.exceptions import ChannelClosedByBroker
+
+from headway.adapters.rabbitmq.contents import renewed
+from headway.adapters.rabbitmq.desk import NOT_FOUND, is_refused
+from headway.adapters.rabbitmq.looking import Found, Look
+from headway.adapters.rabbitmq.scanning import Page, Scan
+from headway.adapters.rabbitmq.sending import Outgoing
+from headway.adapters.rabbitmq.session import LostError, Session
+from headway.ports.clock import Clock
+
+_LOG = logging.getLogger("headway")
+_PATIENCE = 15.0
+"""Seconds to wait for others who look; nobody holds a queue for so long and does nothing."""
+BETWEEN_PAGES = timedelta(seconds=10)
+_BETWEEN_DECISIONS = timedelta(seconds=0.5)
+_HEARTBEAT = timedelta(seconds=1)
+_AT_ONCE = 500
+_ROUNDS = 3
+"""How often to look at what has come meanwhile: somebody may be writing all the time."""
+
+T = TypeVar("T")
+Send = Callable[[Sequence[Outgoing]], Awaitable[Sequence[bool]]]
+
+
+class Looks:
+    """The looks of one process. Whoever calls has its turn, except where said otherwise."""
+
+    def __init__(self, session: Session, clock: Clock, send: Send) -> None:
+        self.turn = asyncio.Lock()
+        self.now: Look | None = None
+        self.disorders: Counter[str] = Counter()
+        """How often the order of a queue was disturbed from here."""
+        self._session = session
+        self._clock = clock
+        self._send = send
+        self._watching: asyncio.Task[None] | None = None
+
+    def at(self, queue: str) -> Look | None:
+        """Give the running look, if it is one through this queue."""
+        return self.now if self.now is not None and self.now.queue == queue else None
+
+    async def surely(self, work: Callable[[], Awaitable[T]]) -> T:
+        """Try twice: a lost connection takes nothing with it but the place in the queue."""
+        try:
+            return await work()
+        except LostError:
+            await self._drop()
+        except ChannelClosedByBroker as error:
+            if not is_refused(error, NOT_FOUND):
+                raise
+            await self._drop()
+        finally:
+            if self.now is not None:
+                self.now.touched = self._clock.now()
+        return await work()
+
+    async def count(self, queue: str) -> int:
+        """Count what is in a queue, with what is in hand here; in one that was deleted, nothing."""
+        look = self.at(queue)
+        own = look.scan.held if look is not None else 0
+        return own + await self._session.do(partial(_ready, queue=queue))
+
+    async def start(self, queue: str, linger: timedelta = BETWEEN_PAGES) -> Look | None:
+        """End the running look and begin another; None: there is no such queue."""
+        await self.end()
+        look = await self.begin(queue, _PATIENCE)
+        if look is not None:
+            look.linger = linger
+            self.now = look
+            self._watching = asyncio.create_task(self._watch(look))
+        return look
+
+    async def begin(self, queue: str, patience: float) -> Look | None:
+        """Begin a look beside the running one; whoever does gives it back soon."""
+        scan = await self._session.do(partial(_begin, queue=queue, patience=patience))
+        return None if scan is None else Look(scan, self._clock.now(), BETWEEN_PAGES)
+
+    async def more(self, look: Look, wanted: int) -> list[Found]:
+        """Give the next letters, at most so many; none: there are no more."""
+        while not look.ahead:
+            taken = await self._session.do(lambda _: look.scan.take(wanted))
+            found, copies = look.meet(taken)
+            look.ahead.extend(found)
+            if copies:
+                await self.settle(look, copies)
+            if not taken:
+                break
+        return [look.ahead.popleft() for _ in range(min(wanted, len(look.ahead)))]
+
+    async def find(self, queue: str, letter_ids: Sequence[str]) -> Look | None:
+        """Look until all of these are in hand, or everything is."""
+        look = self.at(queue) or await self.start(queue, _BETWEEN_DECISIONS)
+        if look is None or all(look.has(each) for each in letter_ids):
+            return look
+        look.last = None  # what is passed over now is not there for `read` any more
+        look.ahead.clear()
+        left = {each for each in letter_ids if not look.has(each)}
+        rounds = _ROUNDS
+        while left:
+            left -= {each.letter.letter_id for each in await self.more(look, _AT_ONCE)}
+            if look.ahead or look.scan.left:
+                continue
+            look.come_later()
+            rounds -= 1
+            if not rounds or not await self._session.do(lambda _: look.scan.extend()):
+                break
+        return look
+
+    async def settle(self, look: Look, messages: Sequence[tuple[Page, int]]) -> None:
+        """Remove messages for good; at any time, with or without a turn."""
+        await self._session.do(lambda _: look.scan.settle(messages))
+
+    async def end(self) -> None:
+        look, self.now = self.now, None
+        if look is not None:
+            await look.quiet()
+            await self.give_back(look)
+
+    async def give_back(self, look: Look) -> None:
+        """Give everything back; what has come back too often already is published anew."""
+        scan = look.scan
+        try:
+            in_order = await self._session.do(lambda _: scan.complete())
+            returned = await self._session.do(lambda _: scan.give_back())
+            if scan.is_worn or not in_order:
+                self.disorders[look.queue] += 1
+            if scan.is_worn:
+                await self._renew(scan, returned)
+        except LostError:
+            pass  # the broker gives it back
+        except ChannelClosedByBroker as error:
+            if not is_refused(error, NOT_FOUND):
+                raise
+            _LOG.warning("Failed queue %s was deleted while it was read", look.queue)
+        finally:
+            with suppress(LostError):
+                await self._session.do(lambda _: scan.end())
+
+    async def _renew(self, scan: Scan, number: int) -> None:
+        """Publish the first ones of the queue anew, so many: copy, confirm, remove.
+
+        Whoever dies in between leaves copies, which the next look recognises.
+        """
+        scan.left = number
+        while taken := await self._session.do(lambda _: scan.take(_AT_ONCE)):
+            copies = [renewed(scan.queue, each.properties, each.body) for each in taken]
+            if not all(await self._send(copies)):
+                return  # the queue was deleted, and these with it
+            originals = [(each.page, each.tag) for each in taken]
+            await self._session.do(partial(_settle, scan, originals))
+
+    async def _drop(self) -> None:
+        """Let go of a look whose connection is lost, or one of its channels."""
+        look, self.now = self.now, None
+        if look is not None:
+            with suppress(LostError):
+                await self._session.do(lambda _: look.scan.end())
+
+    async def _watch(self, look: Look) -> None:
+        """End a look that nobody goes on with, and keep its connection alive until then."""
+        pause = min(_HEARTBEAT, look.linger / 2)
+        while self.now is look:
+            await self._clock.wait(pause)
+            async with self.turn:
+                if self.now is not look:
+                    return
+                idle = not look.deciding and self._clock.now() - look.touched >= look.linger
+                try:
+                    await (self.end() if idle else self._session.do(_breathe))
+                except ConnectionError as error:
+                    await self._drop()
+                    _LOG.warning("Reading %s was broken off: %s", look.queue, error)
+
+    async def close(self) -> None:
+        """Give back what is in hand and let go; without a turn."""
+        async with self.turn:
+            with suppress(ConnectionError):
+                await self.end()
+        if self._watching is not None:
+            self._watching.cancel()
+        await self._session.close()
+
+
+def _begin(connection: pika.BlockingConnection, queue: str, patience: float) -> Scan | None:
+    scan = Scan(connection, queue, patience)
+    try:
+        scan.begin()
+    except ChannelClosedByBroker as error:
+        scan.end()
+        if is_refused(error, NOT_FOUND):
+            return None
+        raise
+    return scan
+
+
+def _settle(scan: Scan, messages: Sequence[tuple[Page, int]], _connection: object) -> None:
+    scan.settle(messages)
+
+
+def _ready(connection: pika.BlockingConnection, queue: str) -> int:
+    channel = connection.channel()
+    try:
+        number = channel.queue_declare(queue, passive=True).method.message_count
+    except ChannelClosedByBroker as error:
+        if is_refused(error, NOT_FOUND):
+            return 0  # the question has closed its own channel and no other
+        raise
+    channel.close()
+    return int(number)
+
+
+def _breathe(connection: pika.BlockingConnection) -> None:
+    connection.process_data_events(0)

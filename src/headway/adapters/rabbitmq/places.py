@@ -1,0 +1,95 @@
+"""Where everything is, as far as a broker can say.
+
+What a worker has in hand is in no count, nobody else can see it; letters that somebody is reading
+at this moment neither. What waits for its time lies in queues that all work queues share: it is
+counted under one name for all.
+"""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+from pika.adapters.blocking_connection import BlockingChannel
+from pika.exceptions import ChannelClosedByBroker
+
+from headway.adapters.rabbitmq import catalogue
+from headway.adapters.rabbitmq.desk import NOT_FOUND, Desk, is_refused
+from headway.adapters.rabbitmq.letters import RabbitLetters
+from headway.adapters.rabbitmq.topology import STEPS, delay_name, suspects_of
+from headway.core.errors import LetterGoneError
+from headway.ports.places import Astray, Count, QueueCount
+
+DELAYED = "headway.delay"
+"""Under which name all that is delayed is counted."""
+_PAGE = 500
+
+
+class RabbitPlaces:
+    """Counts what is ready, delayed and failed."""
+
+    def __init__(self, desk: Desk, letters: RabbitLetters) -> None:
+        self._desk = desk
+        self._letters = letters
+
+    async def count(self) -> Count:
+        found = await self._desk.run(catalogue.read)
+        names = [each for queue in sorted(found) for each in (queue, suspects_of(queue))]
+        delays = [delay_name(step) for step in STEPS]
+        depths = await self._desk.run(partial(_depths, queues=[*names, *delays]))
+        rows = [
+            QueueCount(
+                queue=queue,
+                ready=depths[queue] + depths[suspects_of(queue)],
+                suspects=depths[suspects_of(queue)],
+            )
+            for queue in sorted(found)
+        ]
+        delayed = sum(depths[each] for each in delays)
+        if delayed:
+            rows.append(QueueCount(queue=DELAYED, delayed=delayed))
+        failed = await self._letters.counts(sorted({entry.failed for entry in found.values()}))
+        return Count(queues=rows, failed=failed, done=0, accepted=None, remembers=False)
+
+    async def astray(self, limit: int) -> tuple[int, Sequence[Astray]]:  # noqa: ARG002 (of the port)
+        """Nobody counts what a broker accepts, so nobody can miss anything."""
+        return 0, []
+
+    async def where(self, operations: Sequence[str]) -> Mapping[str, Sequence[str]]:
+        """Find letters; what waits in a queue cannot be looked for."""
+        wanted = frozenset(operations)
+        places: dict[str, list[str]] = {}
+        if not wanted:
+            return places
+        for queue in await self._letters.names():
+            for operation in wanted.intersection(await self._operations(queue)):
+                places.setdefault(operation, []).append(f"failed in {queue}")
+        return places
+
+    async def _operations(self, queue: str) -> set[str]:
+        """Read all letters of a queue; whoever disturbs the order only makes it take longer."""
+        found: set[str] = set()
+        after: str | None = None
+        while True:
+            try:
+                page = await self._letters.read(queue, _PAGE, after)
+            except LetterGoneError:
+                after = None
+                continue
+            found.update(each.operation for each in page)
+            if len(page) < _PAGE:
+                return found
+            after = page[-1].letter_id
+
+
+def _depths(channel: BlockingChannel, queues: Sequence[str]) -> dict[str, int]:
+    """Count what is ready in each queue; in one that was deleted there is nothing."""
+    depths: dict[str, int] = {}
+    for queue in queues:
+        if not channel.is_open:
+            channel = channel.connection.channel()
+        try:
+            depths[queue] = int(channel.queue_declare(queue, passive=True).method.message_count)
+        except ChannelClosedByBroker as error:
+            if not is_refused(error, NOT_FOUND):
+                raise
+            depths[queue] = 0
+    return depths

@@ -1,0 +1,32 @@
+"""What happens when a command cannot go on: one line that says why, and no traceback."""
+
+import sqlite3
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from headway.apps.cli.codes import CANNOT_GO_ON
+from headway.core.errors import ConfigurationError
+
+_OF_EXTRAS = {"asyncpg", "fastapi", "httpx", "prometheus_client", "uvicorn"}
+
+
+@contextmanager
+def said_in_one_line() -> Iterator[None]:
+    """Say what a person can mend in one line, and end the process; the rest is raised."""
+    try:
+        yield
+    except ConfigurationError as error:
+        _refuse(str(error))
+    except sqlite3.Error as error:
+        which = "".join(f" ({note})" for note in getattr(error, "__notes__", ()))
+        _refuse(f"the database cannot be used: {error}{which}")
+    except ModuleNotFoundError as missing:
+        if missing.name not in _OF_EXTRAS:
+            raise
+        _refuse(f"this command needs {missing.name}: pip install 'headway[ledger]'")
+
+
+def _refuse(why: str) -> None:
+    sys.stderr.write(f"headway: {why}\n")
+    sys.exit(CANNOT_GO_ON)

@@ -1,0 +1,17 @@
+"""`python -m headway.apps.worker ORDER`."""
+
+import sys
+
+import msgspec
+
+from headway.apps.cli.codes import INTERRUPTED
+from headway.apps.cli.refusals import said_in_one_line
+from headway.apps.worker.order import Order
+from headway.apps.worker.working import work
+
+if __name__ == "__main__":
+    with said_in_one_line():
+        try:
+            work(msgspec.json.decode(sys.argv[1], type=Order))
+        except KeyboardInterrupt:  # before there was anything that could be stopped
+            sys.exit(INTERRUPTED)

@@ -1,0 +1,64 @@
+"""Make an engine out of a bus of one system and a store of another, or of a bus alone."""
+
+from typing import Protocol
+
+from headway.ports.bus import Bus
+from headway.ports.documents import Documents
+from headway.ports.engine import Engine
+from headway.ports.letters import Letters
+from headway.ports.places import Ends, Places
+from headway.ports.records import Decisions, DoneRecords
+from headway.runtime.decided_letters import DecidedLetters
+from headway.runtime.finishing import Store, StoreThenBus
+from headway.runtime.joined_places import BusPlaces, JoinedPlaces
+from headway.runtime.storeless import BusOnly, NoDocuments, NoRecords
+
+
+class BusParts(Protocol):
+    """What a bus brings along. Its letters and places know nothing of records."""
+
+    @property
+    def bus(self) -> Bus: ...
+    @property
+    def letters(self) -> Letters: ...
+    @property
+    def places(self) -> Places: ...
+
+
+class StoreParts(Store, Decisions, Protocol):
+    """What a store brings along."""
+
+    @property
+    def records(self) -> DoneRecords: ...
+    @property
+    def documents(self) -> Documents: ...
+    @property
+    def ends(self) -> Ends: ...
+    async def close(self) -> None: ...
+
+
+def with_store(parts: BusParts, store: StoreParts) -> Engine:
+    """Give an engine on which work takes effect once: commit in the store, send, settle."""
+    letters = DecidedLetters(parts.letters, store)
+    return Engine(
+        bus=parts.bus,
+        finisher=StoreThenBus(store, store.records, parts.bus, letters),
+        letters=letters,
+        records=store.records,
+        documents=store.documents,
+        places=JoinedPlaces(parts.places, parts.letters, store.ends),
+        close_store=store.close,
+    )
+
+
+def without_store(parts: BusParts) -> Engine:
+    """Give an engine on which work is done at least once: send, settle."""
+    return Engine(
+        bus=parts.bus,
+        finisher=BusOnly(parts.bus, parts.letters),
+        letters=parts.letters,
+        records=NoRecords(),
+        documents=NoDocuments(),
+        places=BusPlaces(parts.places),
+        has_store=False,
+    )

@@ -1,0 +1,101 @@
+"""A bus without a store: nothing is remembered, so every event is handled at least once.
+
+What a handler publishes is confirmed, then its delivery is settled. A crash between the two makes
+the event come again, and nobody recognises it. Effects that have to be committed with the event
+have no place here, and are refused instead of being lost.
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, NoReturn
+
+from headway.core.errors import ConfigurationError
+from headway.core.letter import Letter
+from headway.core.writes import Document
+from headway.ports.bus import Bus, Delivery, Message, Then
+from headway.ports.commit import COMMITTED, LOST, Finish, Outcome, Unit
+from headway.ports.letters import Letters
+from headway.ports.records import DoneRecord
+
+CURE = "set HEADWAY_STORE, for example to sqlite:///headway.db"
+
+
+def needs_store(what: str) -> ConfigurationError:
+    """Say that something cannot be had without a store, and how to have one."""
+    return ConfigurationError(f"{what} needs a store, and HEADWAY_STORE is not set: {CURE}")
+
+
+class BusOnly:
+    """The finisher for a bus without a store."""
+
+    def __init__(self, bus: Bus, letters: Letters) -> None:
+        self._bus = bus
+        self._letters = letters
+
+    async def finish(self, units: Sequence[Unit]) -> Sequence[Finish]:
+        settlements: list[tuple[Delivery, Then]] = []
+        outgoing: list[Message] = []
+        letters: dict[str, list[Letter]] = {}
+        refused: dict[int, Finish] = {}
+        for number, unit in enumerate(units):
+            if unit.writes or unit.bodies:
+                refused[number] = _refused(unit)
+                continue
+            if unit.letter is not None:
+                letters.setdefault(unit.failed_queue, []).append(unit.letter)
+            if unit.outgoing:
+                outgoing += unit.outgoing
+            settlements.append((unit.delivery, unit.then))
+        for queue, written in letters.items():
+            await self._letters.write(queue, written)
+        if outgoing:
+            await self._bus.publish(outgoing)
+        settled = await self._bus.settle(settlements) if settlements else ()
+        if not refused:
+            return [COMMITTED if ours else LOST for ours in settled]
+        answers = iter(settled)
+        return [
+            refused.get(number) or (COMMITTED if next(answers) else LOST)
+            for number in range(len(units))
+        ]
+
+
+def _refused(unit: Unit) -> Finish:
+    what = "work.transaction" if unit.bodies else "writing to work.documents"
+    return Finish(Outcome.REFUSED, error=needs_store(what))
+
+
+class NoRecords:
+    """Recognises nothing."""
+
+    async def find(self, _keys: Sequence[str]) -> Mapping[str, DoneRecord]:
+        return {}
+
+    async def undispatched(self, _before: datetime, _limit: int) -> Sequence[DoneRecord]:
+        return ()
+
+    async def dispatched(self, _keys: Sequence[str]) -> None:
+        """Nothing was held."""
+
+    async def forget(self, _before: datetime, _limit: int) -> int:
+        return 0
+
+
+class NoDocuments:
+    """Refuses every question about documents."""
+
+    async def fetch(self, collection: str, _ids: Sequence[str]) -> Mapping[str, Document]:
+        self._refuse(collection)
+
+    async def find(
+        self, collection: str, _where: Mapping[str, Any], _limit: int
+    ) -> Sequence[Document]:
+        self._refuse(collection)
+
+    async def begin(
+        self, collection: str, _ids: Sequence[str], _operation: str, _now: datetime
+    ) -> Mapping[str, Document]:
+        self._refuse(collection)
+
+    def _refuse(self, collection: str) -> NoReturn:
+        raise needs_store(f"reading documents of {collection!r}")

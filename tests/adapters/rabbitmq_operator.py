@@ -1,0 +1,45 @@
+"""An operator's process of its own, to be killed at its work: a line for each letter on the way.
+
+python -m tests.adapters.rabbitmq_operator URL WORK [LETTER_ID ...on stdin]
+"""
+
+import asyncio
+import sys
+
+from headway.adapters.rabbitmq.engine import rabbitmq_parts
+from headway.adapters.system.chance import SystemChance
+from headway.adapters.system.clock import SystemClock
+from headway.runtime.failed import FailedQueues
+from headway.runtime.failed_report import Report
+from headway.runtime.joined_engine import without_store
+from headway.testing.conformance.examples import ORDERS
+
+
+def tell(report: Report) -> None:
+    print(report.passed, flush=True)
+
+
+async def main(url: str, work: str) -> None:
+    clock = SystemClock()
+    parts = rabbitmq_parts(url, clock, SystemChance())
+    queues = FailedQueues(without_store(parts), clock)
+    print("going", flush=True)
+    if work == "read":
+        after = None
+        while page := await parts.letters.read(ORDERS.failed, 100, after):
+            after = page[-1].letter_id
+            print("\n".join(each.letter_id for each in page), flush=True)
+    elif work == "export":
+        async for letter in queues.export(ORDERS.failed):
+            print(letter.letter_id, flush=True)
+    elif work == "requeue":
+        await queues.requeue(ORDERS.failed, on_progress=tell)
+    elif work == "remove":
+        ids = sys.stdin.read().split()
+        for start in range(0, len(ids), 20):
+            print(await parts.letters.remove(ORDERS.failed, ids[start : start + 20]), flush=True)
+    await parts.bus.close()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(*sys.argv[1:]))

@@ -1,0 +1,231 @@
+"""Which engine the settings mean, and what is refused."""
+
+import builtins
+import json
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from headway.adapters.memory.state import State
+from headway.adapters.sqlite.engine import SqliteEngine
+from headway.assembly.engine import open_engine
+from headway.assembly.settings import engine_settings
+from headway.core.engine_url import AmqpUrl, SqliteUrl
+from headway.core.errors import ConfigurationError
+from headway.ports.clock import Clock
+from headway.runtime.finishing import StoreThenBus
+from headway.runtime.storeless import BusOnly
+from headway.testing.clock import VirtualClock
+from headway.testing.conformance.examples import ORDERS, key_of, publish, unit
+from tests.joined.harnesses import Parts, bus_parts
+
+_NAMES = ("HEADWAY_BUS", "HEADWAY_STORE", "HEADWAY_EXCHANGE", "HEADWAY_SETTINGS")
+
+
+@pytest.fixture(autouse=True)
+def nothing_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in _NAMES:
+        monkeypatch.delenv(name, raising=False)
+    for name in ("HOST", "PORT", "USERNAME", "USER", "PASSWORD", "VHOST", "EXCHANGE"):
+        monkeypatch.delenv(f"RABBITMQ_{name}", raising=False)
+
+
+@pytest.fixture
+def given(monkeypatch: pytest.MonkeyPatch) -> Any:
+    def given(**settings: str) -> None:
+        for name, value in settings.items():
+            monkeypatch.setenv(name, value)
+
+    return given
+
+
+def test_without_any_setting_it_is_one_file() -> None:
+    found = engine_settings()
+    assert (found.bus, found.store, found.url) == (
+        SqliteUrl("headway.db"),
+        None,
+        "sqlite:///headway.db",
+    )
+
+
+def test_a_broker_with_a_store_and_an_exchange(given: Any) -> None:
+    given(
+        HEADWAY_BUS="amqp://broker",
+        HEADWAY_STORE="sqlite:///a.db?synchronous=normal",
+        HEADWAY_EXCHANGE="shop.events",
+        RABBITMQ_HOST="another",
+        RABBITMQ_EXCHANGE="other.events",
+    )
+    found = engine_settings()
+    assert (found.bus, found.store) == (AmqpUrl("broker", 5672), SqliteUrl("a.db", "normal"))
+    assert (found.name, found.exchange) == ("HEADWAY_BUS", "shop.events")
+
+
+def test_a_broker_by_the_names_of_the_documents(given: Any) -> None:
+    given(
+        RABBITMQ_HOST="messagebus",
+        RABBITMQ_PORT="5672",
+        RABBITMQ_USERNAME="guest",
+        RABBITMQ_PASSWORD="secret",
+        RABBITMQ_EXCHANGE="copilot.events",
+    )
+    found = engine_settings()
+    assert found.bus == AmqpUrl("messagebus", 5672, password="secret")
+    assert (found.name, found.exchange, found.store) == ("RABBITMQ_HOST", "copilot.events", None)
+    assert engine_settings("sqlite:///a.db").bus == SqliteUrl("a.db")
+
+
+def test_what_is_typed_goes_before_the_environment(given: Any) -> None:
+    given(HEADWAY_BUS="sqlite:///a.db", HEADWAY_STORE="sqlite:///a.db")
+    found = engine_settings("amqp://broker")
+    assert (found.name, found.bus, found.store) == (
+        "--bus",
+        AmqpUrl("broker", 5672),
+        SqliteUrl("a.db"),
+    )
+    assert engine_settings("sqlite:///b.db").store is None
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        (
+            {"HEADWAY_STORE": "sqlite:///a.db"},
+            "HEADWAY_STORE='sqlite:///a.db' is not accepted alone.*set HEADWAY_BUS too",
+        ),
+        (
+            {"HEADWAY_BUS": "sqlite:///a.db", "HEADWAY_STORE": "sqlite:///b.db"},
+            "HEADWAY_STORE='sqlite:///b.db' names another engine.*set HEADWAY_BUS only",
+        ),
+        (
+            {"HEADWAY_BUS": "sqlite:///a.db", "HEADWAY_EXCHANGE": "x"},
+            "HEADWAY_EXCHANGE='x' is not accepted.*only a broker has exchanges",
+        ),
+        (
+            {"HEADWAY_BUS": "amqp://broker", "HEADWAY_STORE": "amqp://me:secret@broker"},
+            r"HEADWAY_STORE='amqp://me:\*\*\*@broker' is not accepted: a broker keeps no records",
+        ),
+        ({"HEADWAY_EXCHANGES": "x"}, "did you mean HEADWAY_EXCHANGE"),
+    ],
+)
+def test_settings_that_make_no_sense_together_are_refused(
+    given: Any, settings: dict[str, str], said: str
+) -> None:
+    given(**settings)
+    with pytest.raises(ConfigurationError, match=said):
+        engine_settings()
+
+
+# Opening
+
+
+@dataclass
+class Asked:
+    """What the adapter of the broker was asked for, and what it gave."""
+
+    url: str = ""
+    exchange: str = ""
+    state: State | None = None
+
+
+@pytest.fixture
+def broker(monkeypatch: pytest.MonkeyPatch) -> Asked:
+    asked = Asked(state=State())
+
+    def rabbitmq_parts(url: str, clock: Clock, _chance: object, *, exchange: str) -> Parts:
+        asked.url, asked.exchange = url, exchange
+        assert asked.state is not None
+        return bus_parts(asked.state, clock)
+
+    module = ModuleType("headway.adapters.rabbitmq.engine")
+    module.rabbitmq_parts = rabbitmq_parts  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "headway.adapters.rabbitmq.engine", module)
+    return asked
+
+
+async def test_a_file_is_opened_as_ever(tmp_path: Path) -> None:
+    engine = open_engine(f"sqlite:///{tmp_path}/a.db")
+    assert isinstance(engine, SqliteEngine)
+    await engine.close()
+
+
+async def test_a_broker_alone(broker: Asked, given: Any) -> None:
+    given(RABBITMQ_HOST="messagebus", RABBITMQ_PASSWORD="top/secret")
+    engine = open_engine()
+    assert isinstance(engine.finisher, BusOnly)
+    assert not engine.has_store
+    assert broker.url == "amqp://guest:top%2Fsecret@messagebus:5672/%2F"
+    assert broker.exchange == "headway.events"
+    await engine.close()
+
+
+async def test_a_broker_with_a_store_beside_it(broker: Asked, given: Any, tmp_path: Path) -> None:
+    given(HEADWAY_STORE=f"sqlite:///{tmp_path}/a.db", HEADWAY_EXCHANGE="x")
+    clock = VirtualClock()
+    engine = open_engine("amqps://broker/shop", clock=clock)
+    assert isinstance(engine.finisher, StoreThenBus)
+    assert (engine.has_store, broker.exchange) == (True, "x")
+    assert broker.url == "amqps://guest:guest@broker:5671/shop"
+    await engine.bus.open([ORDERS])
+    await publish(engine, "a")
+    (delivery,) = await engine.bus.take([ORDERS.name], 1)
+    await engine.finisher.finish([unit(delivery, clock.now())])
+    assert await engine.records.find([key_of(delivery)])
+    await engine.close()
+    with pytest.raises(RuntimeError, match="is closed"):
+        await engine.records.dispatched(["a"])
+
+
+def test_a_broker_without_its_driver_names_the_extra(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    real = builtins.__import__
+
+    def missing(name: str, *rest: Any, **more: Any) -> Any:
+        if name == "headway.adapters.rabbitmq.engine":
+            raise ModuleNotFoundError("No module named 'pika'", name="pika")
+        return real(name, *rest, **more)
+
+    monkeypatch.setattr(builtins, "__import__", missing)
+    with pytest.raises(
+        ConfigurationError, match=r"--bus='amqp://me:\*\*\*@broker' needs pika: pip install"
+    ) as refused:
+        open_engine("amqp://me:secret@broker")
+    assert "'headway[rabbitmq]'" in str(refused.value)
+
+
+# Commands
+
+
+def typed(*words: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [sys.executable, "-m", "headway.apps.cli", *words],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def test_a_store_that_is_not_there_is_refused_before_anybody_decides(
+    given: Any, tmp_path: Path
+) -> None:
+    given(HEADWAY_BUS="amqp://broker", HEADWAY_STORE=f"sqlite:///{tmp_path}/typo.db")
+    ran = typed("verify")
+    assert (ran.returncode, len(ran.stderr.splitlines())) == (2, 1)
+    assert "HEADWAY_STORE=" in ran.stderr
+    assert "there is no such file" in ran.stderr
+    assert not (tmp_path / "typo.db").exists()
+
+
+def test_what_is_in_force_is_shown_without_passwords(given: Any) -> None:
+    given(RABBITMQ_HOST="messagebus", RABBITMQ_PASSWORD="secret")
+    shown = json.loads(typed("config", "show", "--json").stdout)
+    assert shown["HEADWAY_BUS"] == "amqp://guest:***@messagebus:5672/%2F"
+    assert shown["HEADWAY_STORE"] == "none: every event is handled at least once"
+    assert shown["HEADWAY_EXCHANGE"] == "headway.events"

@@ -1,0 +1,63 @@
+"""Real worker processes on a real broker, with a store beside it."""
+
+import json
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from headway.assembly.retrying import CHANCE, CLOCK
+from headway.core.event import Event, encode
+from headway.runtime.publisher import message_of
+from tests.proof.running import Site
+
+
+@dataclass(frozen=True)
+class BrokerSite(Site):
+    """Queues at a broker; documents and done-records in a file of the folder."""
+
+    broker: str = ""
+
+    @property
+    def url(self) -> str:
+        return self.broker
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return {**super().environment, "HEADWAY_STORE": f"sqlite:///{self.database}"}
+
+    def ended(self) -> int:
+        """How many events have ended, one way or the other."""
+        ((count,),) = self.query(
+            "select count(*) from headway_done where ended in ('done', 'failed', 'superseded')"
+        )
+        return int(str(count))
+
+    def letters(self, queue: str) -> list[dict[str, object]]:
+        exported = self.headway("failed", "export", queue, "--output", "-")
+        assert exported.returncode == 0, exported.stdout + exported.stderr
+        return [json.loads(line) for line in exported.stdout.splitlines()]
+
+    async def publish_named(self, event_type: str, events: Sequence[tuple[str, object]]) -> None:
+        """Publish events under ids of the test's own."""
+        from headway.adapters.rabbitmq.engine import rabbitmq_parts  # noqa: PLC0415
+
+        parts = rabbitmq_parts(self.url, CLOCK, CHANCE)
+        try:
+            for start in range(0, len(events), 500):
+                await parts.bus.publish(
+                    [
+                        message_of(
+                            encode(Event(event_type, name, data=data)), event_type, name
+                        )
+                        for name, data in events[start : start + 500]
+                    ]
+                )
+        finally:
+            await parts.bus.close()
+
+
+def children(process: subprocess.Popen[bytes]) -> list[int]:
+    """The processes that a process has started and that are alive."""
+    path = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+    return [int(pid) for pid in path.read_text().split()] if path.exists() else []
