@@ -15,29 +15,34 @@ from headway.runtime.joined_engine import without_store
 from headway.testing.conformance.examples import ORDERS
 
 
+def say(what: object) -> None:
+    sys.stdout.write(f"{what}\n")
+    sys.stdout.flush()
+
+
 def tell(report: Report) -> None:
-    print(report.passed, flush=True)
+    say(report.passed)
 
 
 async def main(url: str, work: str) -> None:
     clock = SystemClock()
     parts = rabbitmq_parts(url, clock, SystemChance())
     queues = FailedQueues(without_store(parts), clock)
-    print("going", flush=True)
+    say("going")
     if work == "read":
         after = None
         while page := await parts.letters.read(ORDERS.failed, 100, after):
             after = page[-1].letter_id
-            print("\n".join(each.letter_id for each in page), flush=True)
+            say("\n".join(each.letter_id for each in page))
     elif work == "export":
         async for letter in queues.export(ORDERS.failed):
-            print(letter.letter_id, flush=True)
+            say(letter.letter_id)
     elif work == "requeue":
         await queues.requeue(ORDERS.failed, on_progress=tell)
     elif work == "remove":
         ids = sys.stdin.read().split()
         for start in range(0, len(ids), 20):
-            print(await parts.letters.remove(ORDERS.failed, ids[start : start + 20]), flush=True)
+            say(await parts.letters.remove(ORDERS.failed, ids[start : start + 20]))
     await parts.bus.close()
 
 

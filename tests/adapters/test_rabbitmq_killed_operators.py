@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from headway.adapters.rabbitmq import headers
 from headway.adapters.rabbitmq.engine import RabbitParts
 from headway.core.letter import Letter
 from headway.runtime.failed_reading import walk
@@ -94,8 +95,8 @@ async def test_who_is_killed_while_requeueing_loses_nothing_and_sends_one_genera
     found = await left(parts)
     sent: defaultdict[str, list[str]] = defaultdict(list)
     for properties, _ in contents(harness.url, ORDERS.name):
-        headers = properties.headers
-        sent[headers["headway-operation"]].append(headers["headway-generation"])
+        travel = headers.read(properties.headers, properties.message_id)
+        sent[travel.operation].append(travel.generation)
     assert found.keys() | sent.keys() == {letter.operation for letter in letters}
     expected = {letter.operation: f"{letter.letter_id}.1" for letter in letters}
     assert all(set(each) == {expected[name]} for name, each in sent.items())

@@ -1,6 +1,7 @@
 """Real worker processes on a real broker, with a store beside it."""
 
 import json
+import sqlite3
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -28,9 +29,12 @@ class BrokerSite(Site):
 
     def ended(self) -> int:
         """How many events have ended, one way or the other."""
-        ((count,),) = self.query(
-            "select count(*) from headway_done where ended in ('done', 'failed', 'superseded')"
-        )
+        try:
+            ((count,),) = self.query(
+                "select count(*) from headway_done where ended in ('done', 'failed', 'superseded')"
+            )
+        except sqlite3.OperationalError:  # not made yet
+            return 0
         return int(str(count))
 
     def letters(self, queue: str) -> list[dict[str, object]]:

@@ -5,6 +5,7 @@ import secrets
 import shutil
 from http import HTTPStatus
 from pathlib import Path
+from urllib.parse import quote
 
 from headway.testing.servers.loopback import HOST, accepts, answers_ok, free_port, http_request
 from headway.testing.servers.process import Process, wait_until
@@ -66,6 +67,30 @@ class RabbitMQ(Server):
     def delete_vhost(self, url: str) -> None:
         """Remove a virtual host with all that is in it: a broker carries only so many queues."""
         self._ask("DELETE", f"/api/vhosts/{url.rpartition('/')[2]}")
+
+    def close_connections(self) -> int:
+        """Close every client's connection by force, as an operator may; say how many."""
+        _, said = http_request("GET", self.management_port, "/api/connections", login=_LOGIN)
+        names = [each["name"] for each in json.loads(said)]
+        for name in names:
+            path = f"/api/connections/{quote(name, safe='')}"
+            http_request("DELETE", self.management_port, path, login=_LOGIN)
+        return len(names)
+
+    def delete_queue(self, vhost_url: str, queue: str) -> None:
+        """Remove a queue with all that is in it."""
+        vhost = vhost_url.rpartition("/")[2]
+        self._ask("DELETE", f"/api/queues/{vhost}/{quote(queue, safe='')}")
+
+    def run_out_of_memory(self) -> None:
+        """Raise the memory alarm: connections that publish are blocked until `recover_memory`."""
+        self._control("set_vm_memory_high_watermark", "0.000001")
+
+    def recover_memory(self) -> None:
+        self._control("set_vm_memory_high_watermark", "0.6")
+
+    def _control(self, *command: str) -> None:
+        self._run([str(_PROGRAM.with_name("rabbitmqctl")), "-n", self._node, *command])
 
     def wait_for_quorum_queue(self, vhost_url: str, queue: str) -> None:
         """Wait until a kill no longer loses a quorum queue that was declared a moment ago.
