@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *ROOT.glob("C*.md")])
-_BLOCK = re.compile(r"(<!-- postgres -->\s*)?```python\n(.*?)```", re.DOTALL)
+_BLOCK = re.compile(r"(?:<!-- (postgres|rabbitmq) -->\s*)?```python\n(.*?)```", re.DOTALL)
 _LINK = re.compile(r"\]\((?!https?:)([^)#\s]*)(#[^)\s]*)?\)")
 
 
@@ -19,7 +19,8 @@ class Snippet:
     page: Path
     line: int
     code: str
-    needs_postgres: bool
+    needs: str | None
+    """The server that has to be there."""
 
     def __str__(self) -> str:
         return f"{self.page.relative_to(ROOT)}:{self.line}"
@@ -31,17 +32,20 @@ def snippets() -> list[Snippet]:
         text = page.read_text()
         for block in _BLOCK.finditer(text):
             line = text[: block.start(2)].count("\n")
-            postgres = bool(block[1]) or "servers import PostgreSQL" in block[2]
-            found.append(Snippet(page, line, block[2], postgres))
+            needs = "postgres" if "servers import PostgreSQL" in block[2] else block[1]
+            found.append(Snippet(page, line, block[2], needs))
     return found
 
 
 @pytest.mark.parametrize("snippet", snippets(), ids=str)
 def test_snippet_runs(snippet: Snippet, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     code = snippet.code
-    if snippet.needs_postgres:
+    if snippet.needs == "postgres":
         url = request.getfixturevalue("postgres_database")
         code = code.replace("postgresql://localhost/app", url)
+    elif snippet.needs == "rabbitmq":
+        url = request.getfixturevalue("rabbitmq_vhost")
+        code = code.replace("amqp://localhost/", url)
     file = tmp_path / "snippet.py"
     file.write_text(code)
     run = subprocess.run(
