@@ -35,7 +35,7 @@ lint: $(VENV)/.develop
 chaos: $(VENV)/.develop servers  ## Fault tests at full size, with a summary for docs/promises.md
 	$(BIN)/pytest -q -m chaos --chaos
 
-bench: $(VENV)/.develop  ## Benchmarks against the peers, in one run
+bench: $(VENV)/.develop servers  ## Benchmarks against the peers, in one run
 	@tools/setup bench
 	$(BIN)/python -m benchmarks
 

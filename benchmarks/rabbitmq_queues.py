@@ -38,8 +38,8 @@ def measure(rounds: int) -> list[Table]:
 def _consuming(server: RabbitMQ, rounds: int) -> Table:
     peers: dict[str, Turn] = {
         "FastStream": consumes(server, "faststream", FEWER_EVENTS),
-        "Celery, solo": consumes(server, "celery", FEWER_EVENTS, "at-least-once"),
-        "Celery, solo (at most once)": consumes(server, "celery", FEWER_EVENTS, "at-most-once"),
+        "Celery, solo": _celery(server, "at-least-once"),
+        "Celery, solo (at most once)": _celery(server, "at-most-once"),
         "Dramatiq, 8 threads (quorum by a hook)": consumes(server, "dramatiq", FEWER_EVENTS),
         "Taskiq": consumes(server, "taskiq", FEWER_EVENTS),
     }
@@ -56,6 +56,11 @@ def _consuming(server: RabbitMQ, rounds: int) -> Table:
     for peer in peers:
         table.goal(f"headway / {peer}", 1 / table.rows[peer][1], 1 / 4)
     return table
+
+
+def _celery(server: RabbitMQ, acknowledges: str) -> Turn:
+    # In two runs of five it ends without having acknowledged the last 25, however long it waits.
+    return consumes(server, "celery", FEWER_EVENTS, acknowledges, forgiven=100)
 
 
 def _publishing(server: RabbitMQ, rounds: int) -> Table:

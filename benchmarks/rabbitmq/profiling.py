@@ -3,8 +3,7 @@
 import argparse
 import sys
 import tempfile
-from collections import Counter
-from typing import Any
+from collections import defaultdict
 
 from benchmarks.rabbitmq.broker import virtual_host
 from benchmarks.rabbitmq.child import run_child
@@ -25,22 +24,23 @@ def main() -> int:
             options.events,
             environment={"HEADWAY_BUS": url, **store},
         )
-    print(f"{said['each'] / 1000:.1f} us an event while profiled, all waiting included\n")
-    for thread, functions in said["threads"].items():
-        _show(thread, functions, options.lines)
+    print(f"{1e9 / said['each']:,.0f} events a second while profiled\n")
+    for thread in said["threads"]:
+        _show(thread["name"], thread["processor"] / options.events, thread["places"], options.lines)
     return 0
 
 
-def _show(thread: str, functions: list[Any], lines: int) -> None:
-    total = sum(each for _, _, each in functions)
-    print(f"{thread}: {total / 1000:.1f} us of processor an event")
-    packages: Counter[str] = Counter()
-    for module, _, each in functions:
-        packages[_package(module)] += each
-    shares = [f"{name} {each / total:.0%}" for name, each in packages.most_common(8) if total]
+def _show(name: str, each: float, places: list[tuple[str, str, float]], lines: int) -> None:
+    total = sum(seconds for _, _, seconds in places)
+    packages: defaultdict[str, float] = defaultdict(float)
+    for module, _, seconds in places:
+        packages[_package(module)] += seconds
+    most = sorted(packages, key=lambda package: -packages[package])[:8]
+    shares = [f"{package} {packages[package] / total:.0%}" for package in most]
+    print(f"{name}: {each * 1e6:.1f} us of processor an event")
     print(f"  {', '.join(shares)}")
-    for module, function, each in functions[:lines]:
-        print(f"  {each / 1000:8.2f} us {each / total:6.1%}  {module}: {function}")
+    for module, function, seconds in places[:lines]:
+        print(f"  {seconds / total:6.1%}  {module}: {function}")
     print()
 
 

@@ -29,6 +29,14 @@ class Found(NamedTuple):
     renewed: int
 
 
+class Settling:
+    """Messages that are removed together."""
+
+    def __init__(self) -> None:
+        self.messages: list[tuple[Page, int]] = []
+        self.task: asyncio.Task[None] | None = None
+
+
 class Look:
     """Keeps the account of one scan."""
 
@@ -45,6 +53,8 @@ class Look:
         """Taken and not asked for yet."""
         self.deciding: dict[str, asyncio.Event] = {}
         """Letters that are being requeued: until that is over nothing can be given back."""
+        self.settling: Settling | None = None
+        """Not sent yet: whoever has something to remove may join."""
         self._held: dict[str, Held] = {}
         self._gone: set[str] = set()
 

@@ -14,7 +14,7 @@ from pika.exceptions import ChannelClosedByBroker
 
 from headway.adapters.rabbitmq.contents import renewed
 from headway.adapters.rabbitmq.desk import NOT_FOUND, is_refused
-from headway.adapters.rabbitmq.looking import Found, Look
+from headway.adapters.rabbitmq.looking import Found, Look, Settling
 from headway.adapters.rabbitmq.scanning import Page, Scan
 from headway.adapters.rabbitmq.sending import Outgoing
 from headway.adapters.rabbitmq.session import LostError, Session
@@ -119,8 +119,18 @@ class Looks:
         return look
 
     async def settle(self, look: Look, messages: Sequence[tuple[Page, int]]) -> None:
-        """Remove messages for good; at any time, with or without a turn."""
-        await self._session.do(lambda _: look.scan.settle(messages))
+        """Remove messages for good, together with what others remove; with or without a turn."""
+        batch = look.settling
+        if batch is None:
+            batch = look.settling = Settling()
+            # It begins when everybody who is ready by now has joined.
+            batch.task = asyncio.create_task(self._settle(look, batch))
+        batch.messages += messages
+        await asyncio.shield(batch.task)
+
+    async def _settle(self, look: Look, batch: Settling) -> None:
+        look.settling = None
+        await self._session.do(lambda _: look.scan.settle(batch.messages))
 
     async def end(self) -> None:
         look, self.now = self.now, None

@@ -9,6 +9,8 @@ What RabbitMQ does, as measured on quorum queues:
   page has its own channel, and the channels are closed one after another.
 - Each time a message comes back its count of deliveries rises; where somebody has set a limit, the
   broker throws it away in the end. So what has been given back often is published anew.
+- Of many acknowledgements on one channel it puts all but the first few aside for a moment, and when
+  the channel is closed meanwhile it forgets them. So there are few, and pauses between them.
 
 Everything here runs on the thread of the session.
 """
@@ -22,6 +24,7 @@ import pika
 from pika.adapters.blocking_connection import BlockingChannel
 from pika.exceptions import ChannelClosedByBroker
 
+from headway.adapters.rabbitmq.acknowledging import Acknowledged
 from headway.adapters.rabbitmq.contents import deliveries
 from headway.adapters.rabbitmq.desk import LOCKED, is_refused
 from headway.adapters.rabbitmq.session import LostError
@@ -37,6 +40,9 @@ _LOOK_EVERY = 0.02
 _QUIET = 2
 _STUCK = 5.0
 _COMES_BACK_WITHIN = 2.0
+_FRAMES = 16
+"""Acknowledgements between two pauses; the broker puts aside what is beyond 32."""
+_PAUSE = 0.02
 
 
 class QueueHeldError(ConnectionError):
@@ -55,6 +61,28 @@ class Page:
     def __init__(self, channel: BlockingChannel) -> None:
         self.channel = channel
         self.unsettled = 0
+        self._acknowledged = Acknowledged()
+        self._frames = 0
+
+    def settle(self, tags: Sequence[int]) -> None:
+        upto, singles = self._acknowledged.settle(tags)
+        if upto is not None:
+            self.channel.basic_ack(upto, multiple=True)
+            self._pace()
+        for tag in singles:
+            self.channel.basic_ack(tag)
+            self._pace()
+        self.unsettled -= len(tags)
+
+    def close(self) -> None:
+        if self._frames >= _FRAMES:
+            self.channel.connection.sleep(_PAUSE)
+        self.channel.close()
+
+    def _pace(self) -> None:
+        self._frames += 1
+        if self._frames % _FRAMES == 0:
+            self.channel.connection.sleep(_PAUSE)
 
 
 class Taken(NamedTuple):
@@ -116,11 +144,13 @@ class Scan:
 
     def settle(self, taken: Sequence[tuple[Page, int]]) -> None:
         """Remove messages for good."""
+        tags: dict[Page, list[int]] = {}
         for page, tag in taken:
+            tags.setdefault(page, []).append(tag)
+        for page, own in tags.items():
             if not page.channel.is_open:
                 raise LostError(f"the broker took back what was held of {self.queue}")
-            page.channel.basic_ack(tag)
-            page.unsettled -= 1
+            page.settle(own)
 
     def complete(self) -> bool:
         """Take what has to be given back together with the rest; say whether order is kept."""
@@ -143,7 +173,7 @@ class Scan:
         for page in pages:
             if page.channel.is_open:
                 there = self.ready() + page.unsettled
-                page.channel.close()
+                page.close()
                 self._wait_for(there)
                 returned += page.unsettled
         return returned
@@ -151,7 +181,10 @@ class Scan:
     def end(self) -> None:
         """Let go of whatever is still in hand, and let others look."""
         pages, self._pages = self._pages, []
-        for channel in (*(page.channel for page in pages), self._asking, self._lock):
+        for page in pages:
+            if page.channel.is_open:
+                page.close()
+        for channel in (self._asking, self._lock):
             if channel.is_open:
                 if channel is self._lock:
                     channel.queue_delete(lock_of(self.queue))
