@@ -34,7 +34,7 @@ def put(url: str, queue: str, body: bytes, **properties: Any) -> None:
 
 def contents(url: str, queue: str) -> list[tuple[pika.BasicProperties, bytes]]:
     """Take everything out of a queue, and give it back when it has been seen."""
-    found = []
+    found: list[tuple[pika.BasicProperties, bytes]] = []
     with channel_to(url) as channel:
         while True:
             method, properties, body = channel.basic_get(queue)

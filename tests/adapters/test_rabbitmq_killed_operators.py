@@ -124,3 +124,30 @@ async def test_who_is_killed_while_removing_removes_nothing_else(
     assert all(found[each.operation] == each for each in letters if each.operation in found)
     assert len(found) < size
     record_property("shown", f"{size} letters, {half} purged under 10 kills: {len(found)} left")
+
+
+@pytest.mark.chaos
+@pytest.mark.timeout(900)
+async def test_ten_thousand_letters_are_read_in_seconds_and_in_little_memory(
+    harness: RabbitEngineHarness, record_property: Any
+) -> None:
+    parts, letters = await begun(harness, 10_000)
+    names = [letter.letter_id for letter in letters]
+    del letters
+    before, began = _resident(), harness.clock.now()
+    most, read = before, []
+    async for letter in walk(parts.letters, FAILED):
+        read.append(letter.letter_id)
+        if len(read) % 500 == 0:
+            most = max(most, _resident())
+    took = (harness.clock.now() - began).total_seconds()
+    assert read == names
+    assert most - before < 30
+    record_property(
+        "shown", f"10000 letters read in {took:.1f} s, with {most - before:.0f} MB more"
+    )
+
+
+def _resident() -> float:
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * 4_096 / 1_000_000

@@ -77,13 +77,13 @@ async def test_a_hundred_inspections_leave_every_letter_as_and_where_it_is(
 ) -> None:
     declare(harness.url, FAILED, {} if limit is None else {"x-delivery-limit": limit})
     parts, letters = await with_letters(harness, 130)
-    before = [msgspec.json.encode(letter) for letter in letters]
+    before, when = [msgspec.json.encode(letter) for letter in letters], letters[0].timestamp
     for number in range(100):
         if number % 5 == 0:
             assert await all_of(parts) == letters
         elif number % 5 == 1:
-            _, (found) = await parts.letters.queues()
-            assert found.letters == 130
+            _, queue = await parts.letters.queues()
+            assert (queue.letters, queue.oldest) == (130, datetime.fromisoformat(when))
         else:
             assert list(await parts.letters.read(FAILED, 7)) == letters[:7]
     await parts.bus.close()

@@ -42,7 +42,7 @@ class Connection:
 
     async def declare(self, *services: Service) -> None:
         """Make the queues of services, so that events can be published before they first run."""
-        await self._engine.bus.open([queue for service in services for queue in service.queues()])
+        await self._engine.open([queue for service in services for queue in service.queues()])
 
     async def find(
         self, collection: str, where: Mapping[str, Any] | None = None, *, limit: int = 1000

@@ -34,6 +34,7 @@ class StoreParts(Store, Decisions, Protocol):
     def documents(self) -> Documents: ...
     @property
     def ends(self) -> Ends: ...
+    async def open(self) -> None: ...
     async def close(self) -> None: ...
 
 
@@ -47,6 +48,7 @@ def with_store(parts: BusParts, store: StoreParts) -> Engine:
         records=store.records,
         documents=store.documents,
         places=JoinedPlaces(parts.places, parts.letters, store.ends),
+        open_store=store.open,
         close_store=store.close,
     )
 

@@ -6,6 +6,8 @@ from datetime import timedelta
 from typing import TypeVar
 
 from headway.core.backoff import Exponential
+from headway.core.failure import words
+from headway.core.secrets import hidden
 from headway.ports.chance import Chance
 from headway.ports.clock import Clock
 
@@ -20,21 +22,31 @@ class Persistent:
         self._clock = clock
         self._chance = chance
 
-    async def ask(self, what: str, call: Callable[[], Awaitable[T]]) -> T:
-        """Give the answer of `call()`, however often it has to be called."""
+    async def ask(
+        self, what: str, call: Callable[[], Awaitable[T]], *, unless: type[Exception] | None = None
+    ) -> T:
+        """Give the answer of `call()`, however often it has to be called.
+
+        An exception of the type `unless` is raised at once: asking again would not help.
+        """
         tries = 0
         while True:
             try:
                 answer = await call()
-            except Exception:
+            except Exception as error:
+                if unless is not None and isinstance(error, unless):
+                    raise
                 tries += 1
                 pause = _PAUSES.delay(tries, self._chance.draw())
                 logging.getLogger("headway").error(  # noqa: TRY400 (see below)
-                    "The engine did not %s (try %d); trying again in %.1fs",
+                    "The engine did not %s (try %d): %s; trying again in %.1fs",
                     what,
                     tries,
+                    hidden(words(error)),
                     pause.total_seconds(),
-                    exc_info=tries == 1,  # the same traceback every few seconds helps nobody
+                    # The same traceback every few seconds helps nobody, and that nobody is at the
+                    # other end needs none.
+                    exc_info=tries == 1 and not isinstance(error, ConnectionError),
                 )
                 await self._clock.wait(pause)
             else:

@@ -149,8 +149,14 @@ class Worker:
 
     async def run(self) -> None:
         """Work until `stop` is called."""
-        queues = [queue for each in self._recoveries for queue in each.service.queues()]
-        await self._engine.bus.open(queues)
+        try:
+            is_open = await self._open()
+        except BaseException:
+            await self._engine.close()
+            raise
+        if not is_open:
+            await self._engine.close()
+            return
         names = ", ".join(recovery.service.name for recovery in self._recoveries)
         _LOG.info("Running %s (process %d)", names, os.getpid())
         if not self._engine.has_store:
@@ -175,6 +181,23 @@ class Worker:
             await self._drain()
             await _cancel(committing, *self._aside)
             await self._engine.close()
+
+    async def _open(self) -> bool:
+        """Open the engine, however long it is away; False: told to stop meanwhile."""
+        queues = [queue for each in self._recoveries for queue in each.service.queues()]
+        opening = asyncio.create_task(
+            self._persistent.ask(
+                "open", partial(self._engine.open, queues), unless=ConfigurationError
+            )
+        )
+        stopping = asyncio.create_task(self._until_stopped())
+        try:
+            await asyncio.wait({opening, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            if opening.done():
+                opening.result()
+            return opening.done()
+        finally:
+            await _cancel(opening, stopping)
 
     async def _drain(self) -> None:
         """Hand back what has not begun, and give the rest its time."""

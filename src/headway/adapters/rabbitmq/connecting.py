@@ -14,3 +14,17 @@ def parameters(url: str) -> pika.ConnectionParameters:
     found.connection_attempts = 1
     found.client_properties = {"connection_name": "headway"}
     return found
+
+
+def words(error: BaseException) -> str:
+    """Say in a few words why a connection failed: pika wraps the reason several times."""
+    inner = error
+    while True:
+        causes = [*inner.args, getattr(inner, "exception", None), *getattr(inner, "exceptions", ())]
+        deeper = [cause for cause in causes if isinstance(cause, BaseException)]
+        if not deeper:
+            break
+        inner = deeper[-1]
+    if isinstance(inner, OSError) and inner.strerror:
+        return inner.strerror
+    return " ".join(str(inner).split()) or type(inner).__name__

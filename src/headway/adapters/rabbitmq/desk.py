@@ -21,6 +21,7 @@ from pika.exceptions import (
     ProbableAuthenticationError,
 )
 
+from headway.adapters.rabbitmq.connecting import words
 from headway.core.errors import ConfigurationError
 
 T = TypeVar("T")
@@ -91,7 +92,7 @@ class Desk:
             ) from None
         except AMQPConnectionError as error:
             raise ConnectionError(
-                f"RabbitMQ at {self.address} does not answer ({_words(error)}): is it running, and "
+                f"RabbitMQ at {self.address} does not answer ({words(error)}): is it running, and "
                 "is HEADWAY_BUS right?"
             ) from error
 
@@ -104,7 +105,3 @@ class Desk:
 
 def is_refused(error: ChannelClosedByBroker, *codes: int) -> bool:
     return int(error.reply_code) in codes
-
-
-def _words(error: Exception) -> str:
-    return " ".join(str(error).split()) or type(error).__name__

@@ -10,6 +10,7 @@ from collections.abc import Callable
 import pika
 from pika.channel import Channel
 
+from headway.adapters.rabbitmq.connecting import words
 from headway.adapters.rabbitmq.io import IoThread
 from headway.core.secrets import hidden
 
@@ -147,7 +148,7 @@ class Link:
                 self.address,
                 what,
                 self._purpose,
-                hidden(str(reason) or type(reason).__name__),
+                hidden(words(reason)),
             )
         self._io.later(pause, self.connect)
 

@@ -34,7 +34,7 @@ class Settling:
 
     def __init__(self) -> None:
         self.messages: list[tuple[Page, int]] = []
-        self.task: asyncio.Task[None] | None = None
+        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
 
 class Look:

@@ -124,9 +124,9 @@ class Looks:
         if batch is None:
             batch = look.settling = Settling()
             # It begins when everybody who is ready by now has joined.
-            batch.task = asyncio.create_task(self._settle(look, batch))
+            batch.done = asyncio.create_task(self._settle(look, batch))
         batch.messages += messages
-        await asyncio.shield(batch.task)
+        await asyncio.shield(batch.done)
 
     async def _settle(self, look: Look, batch: Settling) -> None:
         look.settling = None

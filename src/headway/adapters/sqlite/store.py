@@ -83,6 +83,10 @@ class SqliteStore:
     async def purged(self, failed_queue: str, letter_ids: Sequence[str]) -> None:
         await self._writer.run(lambda c: records.purged(c, failed_queue, letter_ids))
 
+    async def open(self) -> None:
+        """Make the tables if they are missing; a file that cannot be used is refused here."""
+        await self._writer.run(lambda _connection: None)
+
     async def close(self) -> None:
         """Finish what was asked for, and let go of the file."""
         await asyncio.to_thread(self._let_go)

@@ -21,3 +21,5 @@ def write_logs(shape: LogFormat) -> None:
     handler = logging.StreamHandler()
     handler.setFormatter(TerminalFormatter() if text else JsonFormatter())
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
+    # Of lost connections it writes tracebacks; Headway says each in one line.
+    logging.getLogger("pika").setLevel(logging.CRITICAL)
