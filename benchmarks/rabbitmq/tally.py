@@ -5,8 +5,7 @@ import time
 from itertools import count
 
 LINGER = 0.5
-"""Seconds to stay connected after the last event: a quorum queue that is behind loses those
-acknowledgements which a closed channel had not passed on to it, and its events come back."""
+"""Seconds to stay connected after the last event, so that its acknowledgement gets through."""
 PAYLOAD = {"order": 0, "text": "x" * 232}
 BODY = json.dumps(PAYLOAD).encode()
 assert len(BODY) == 256  # noqa: S101

@@ -18,6 +18,8 @@ from headway.core.facts import (
     HealthChanged,
     LeaseLost,
     Processed,
+    ReachChanged,
+    Reached,
     SuspectBegun,
 )
 from headway.core.failure import Failure
@@ -79,6 +81,9 @@ PAUSED = FloodChanged(service="chunking", paused=True, permanent=13, handled=20)
 GOES_ON = FloodChanged(service="chunking", paused=False)
 SUSPECT = SuspectBegun(**NAMES, returns=2)
 LEASE_LOST = LeaseLost(**NAMES)
+REACHED = Reached(service="chunking", at=AT)
+SILENT = ReachChanged(service="chunking", silent=True, lasted=timedelta(seconds=31))
+REACHED_AGAIN = ReachChanged(service="chunking", silent=False, lasted=timedelta(seconds=45))
 
 ALL: tuple[EventFact, ...] = (
     PROCESSED,
@@ -92,4 +97,7 @@ ALL: tuple[EventFact, ...] = (
     PAUSED,
     SUSPECT,
     LEASE_LOST,
+    REACHED,
+    SILENT,
+    REACHED_AGAIN,
 )

@@ -25,6 +25,8 @@ from tests.adapters.event_facts import (
     PARKED,
     PAUSED,
     PROCESSED,
+    REACHED_AGAIN,
+    SILENT,
     SKIPPED,
     SUSPECT,
     dead,
@@ -201,6 +203,15 @@ def test_bytes_that_are_no_event_leave_a_line_without_a_traceback(
                 f"worker by now; idempotency key: {KEY}"
             ),
         ),
+        (
+            SILENT,
+            "ERROR",
+            (
+                "Nothing has reached this worker of chunking for 31s: look at the engine and the "
+                "network; it goes on trying"
+            ),
+        ),
+        (REACHED_AGAIN, "WARNING", "Events reach this worker of chunking again, after 45s"),
         (PROCESSED, "INFO", "Processed 3 items in 2.75s"),
         (DUPLICATES, "DEBUG", "Already done, skipping 2 JSONParsed"),
         (SKIPPED, "DEBUG", "Already there, skipping 4 documents of JSONParsed"),

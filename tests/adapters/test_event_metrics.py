@@ -15,6 +15,7 @@ from headway.ports.places import Count, QueueCount
 from headway.testing.clock import VirtualClock
 from tests.adapters.event_facts import (
     ALL,
+    AT,
     BACK,
     DOWN,
     DUPLICATES,
@@ -23,6 +24,9 @@ from tests.adapters.event_facts import (
     PARKED,
     PAUSED,
     PROCESSED,
+    REACHED,
+    REACHED_AGAIN,
+    SILENT,
     SKIPPED,
     SUSPECT,
     dead,
@@ -123,6 +127,11 @@ def test_gauges_go_up_and_down() -> None:
     assert Told(DOWN, BACK).value("dependency_down", **labels) == 0
     assert Told(PAUSED).value("service_paused") == 1
     assert Told(PAUSED, GOES_ON).value("service_paused") == 0
+
+
+def test_when_a_worker_was_reached() -> None:
+    told = Told(REACHED, SILENT, REACHED_AGAIN)
+    assert told.value("headway_worker_reached_timestamp_seconds") == AT.timestamp()
 
 
 def test_a_retry_that_is_only_planned_counts_nothing_yet() -> None:

@@ -15,6 +15,7 @@ from headway.adapters.rabbitmq.sending import NotPublishedError
 from headway.core.action import Reason
 from headway.core.errors import ConfigurationError, LetterGoneError
 from headway.core.letter import Letter
+from headway.ports.bus import Message
 from headway.runtime.failed import FailedQueues
 from headway.runtime.failed_reading import walk
 from headway.runtime.failed_sending import again
@@ -151,8 +152,8 @@ async def test_a_letter_whose_connection_is_lost_between_sending_and_removing_is
     parts, (letter, *_) = await with_letters(harness, 3)
     publish = parts.letters._publish
 
-    async def then_lose(messages: Sequence[object]) -> Sequence[int]:
-        answer = await publish(messages)  # type: ignore[arg-type]
+    async def then_lose(messages: Sequence[Message]) -> Sequence[int]:
+        answer = await publish(messages)
         await lose_connection(parts)
         return answer
 
@@ -253,6 +254,29 @@ async def test_of_a_requeue_and_a_purge_at_once_one_happens(harness: Harness) ->
         assert sum(answers) == 1
 
 
+async def test_who_reads_waits_for_what_is_just_being_requeued(harness: Harness) -> None:
+    parts, (letter, *others) = await with_letters(harness, 3)
+    publish, go_on = parts.letters._publish, asyncio.Event()
+
+    async def slowly(messages: Sequence[Message]) -> Sequence[int]:
+        answer = await publish(messages)
+        await go_on.wait()
+        return answer
+
+    parts.letters._publish = slowly
+    requeueing = asyncio.create_task(
+        parts.letters.requeue(FAILED, letter.letter_id, sent_again(letter))
+    )
+    while parts.letters._looks.now is None or not parts.letters._looks.now.deciding:
+        await harness.pass_time(harness.moment)
+    reading = asyncio.create_task(all_of(parts))
+    done, _ = await asyncio.wait([reading], timeout=1)
+    assert not done
+    go_on.set()
+    assert await requeueing is True
+    assert await reading == others
+
+
 # What is no letter
 
 
@@ -317,6 +341,22 @@ async def test_copies_of_named_messages_are_shown_once_and_removed(harness: Harn
     await parts.letters.write(FAILED, [letter, letter])
     assert await parts.letters.remove(FAILED, [letter.letter_id]) == 1
     assert [each.body for each in await all_of(parts)] == [b"named"]
+
+
+async def test_of_letters_with_one_id_the_first_stands(harness: Harness) -> None:
+    parts, (letter,) = await with_letters(harness, 1)
+    other = msgspec.structs.replace(letter, original_event={"event_type": "Other"})
+    await parts.letters.write(FAILED, [other])
+    assert await all_of(parts) == [letter]
+
+
+async def test_a_copy_that_lies_far_behind_is_removed_with_its_letter(harness: Harness) -> None:
+    parts, letters = await with_letters(harness, 130)
+    await parts.letters.write(FAILED, letters[:1])
+    assert list(await parts.letters.read(FAILED, 60)) == letters[:60]
+    assert await parts.letters.remove(FAILED, [letters[0].letter_id]) == 1
+    assert list(await parts.letters.read(FAILED, 100, letters[59].letter_id)) == letters[60:]
+    assert await all_of(parts) == letters[1:]
 
 
 async def test_an_event_that_the_broker_gave_up_is_a_crash_loop(harness: Harness) -> None:

@@ -1,7 +1,6 @@
 """One event on its way through its attempts: what it met so far, and what follows."""
 
 import logging
-import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from headway.core.policy import RetryPolicy, decide
 from headway.core.routing import failed_queue_name, queue_name
 from headway.core.secrets import hidden
 from headway.core.showing import shown
+from headway.core.traces import trace
 from headway.core.travel import Travel, record
 from headway.ports.chance import Chance
 from headway.ports.clock import Clock
@@ -126,7 +126,7 @@ class Case:
         first_seen = self._first_seen
         history = self._travel.history_for(diagnosis.verdict, first_seen=first_seen)
         action = decide(policy, history, diagnosis, now=now, draw=plan.chance.draw())
-        taken_down = record(failure, worker=plan.worker, traceback=_trace(error))
+        taken_down = record(failure, worker=plan.worker, traceback=trace(error))
         self._travel = self._travel.failed(taken_down, first_seen=first_seen)
         match action:
             case DeadLetter(reason=reason):
@@ -248,10 +248,3 @@ class Case:
             self._plan.reporter.report(error, context)
         except Exception:  # what becomes of the event is settled already
             logging.getLogger("headway").exception("reporter %r failed", self._plan.reporter)
-
-
-def _trace(error: BaseException) -> str:
-    try:
-        return "".join(traceback.format_exception(error))
-    except Exception:  # noqa: BLE001 (an exception that cannot be shown is kept without)
-        return ""

@@ -3,7 +3,6 @@
 Nothing here touches an engine. A worker runs handlers and commits units; this says which ones.
 """
 
-import traceback
 from datetime import datetime
 
 import msgspec
@@ -24,6 +23,7 @@ from headway.core.facts import (
 from headway.core.failure import Failure, Verdict
 from headway.core.health import FloodGuard
 from headway.core.policy import RetryConfig, decide
+from headway.core.traces import trace
 from headway.core.travel import Travel, record
 from headway.ports.bus import Delivery, Done, HandedBack, Later, Parked, Then
 from headway.ports.chance import Chance
@@ -283,15 +283,8 @@ class Recovery:
         )
 
     def _counted(self, attempt: Attempt, failure: Failure, *, first_seen: datetime) -> Travel:
-        taken = record(failure, worker=self._worker, traceback=_trace(failure.error))
+        taken = record(failure, worker=self._worker, traceback=trace(failure.error))
         return attempt.travel.failed(taken, first_seen=first_seen)
-
-
-def _trace(error: BaseException) -> str:
-    try:
-        return "".join(traceback.format_exception(error))
-    except Exception as second:  # noqa: BLE001 (an exception can be made so that it cannot be shown)
-        return f"(it cannot be shown: {type(second).__name__})"
 
 
 def _moved(attempt: Attempt, then: Then) -> Unit:

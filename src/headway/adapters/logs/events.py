@@ -8,9 +8,10 @@ import logging
 import math
 import time
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Any, assert_never
 
+from headway.adapters.logs import states
+from headway.adapters.logs.durations import short
 from headway.core.facts import (
     DeadLettered,
     DocumentsSkipped,
@@ -29,6 +30,7 @@ from headway.core.facts import (
 )
 from headway.core.failure import Failure, Verdict, words
 from headway.core.showing import shown
+from headway.core.traces import trace
 
 _EVERY = 10.0
 """Seconds between two lines about the same type of event."""
@@ -70,13 +72,13 @@ class EventLines:
             case DeadLettered():
                 self._dead_lettered(fact)
             case HealthChanged():
-                self._health(fact)
+                states.health(self._log, fact)
             case FloodChanged():
-                self._flood(fact)
+                states.flood(self._log, fact)
             case Reached():
                 pass  # of that there is a gauge; the log would say it every few seconds
             case ReachChanged():
-                self._reach(fact)
+                states.reach(self._log, fact)
             case SuspectBegun():
                 self._log.warning(
                     "Event came back %d times because its worker was gone, and now runs alone; "
@@ -143,13 +145,11 @@ class EventLines:
         }
         # A document that is not there yet is a race, which is no error of anybody.
         if failure.diagnosis.verdict is not Verdict.NOT_YET:
-            self._log.error(
+            self._error(
                 "Operation failed (attempt %d/%d): %s",
-                fact.retry,
-                fact.max_retries + 1,
-                _described(failure.error),
-                extra=fields,
-                exc_info=_trace(failure),
+                (fact.retry, fact.max_retries + 1, _described(failure.error)),
+                fields,
+                failure,
             )
             self._log.info("Retrying in %g seconds...", seconds, extra=fields)
         self._log.info(
@@ -171,8 +171,8 @@ class EventLines:
         if fact.ttl is not None and age_then >= fact.ttl * _NEAR:
             self._log.warning(
                 "Approaching TTL (%s of %s) for event with idempotency key: %s",
-                _short(age_then),
-                _short(fact.ttl),
+                short(age_then),
+                short(fact.ttl),
                 key,
                 extra=fields,
             )
@@ -190,11 +190,10 @@ class EventLines:
         failure = fact.failure
         # To operators the count is of retries after the first call, as in RETRY_MAX_ATTEMPTS.
         retries = max(fact.attempts - 1, 0)
-        self._log.error(
+        self._error(
             "Event sent to DLQ after %d attempts (reason: %s)",
-            retries,
-            fact.reason,
-            extra={
+            (retries, fact.reason),
+            {
                 **_fields(fact),
                 **(_of_failure(failure) if failure else {}),
                 "attempt": fact.attempts,
@@ -206,66 +205,23 @@ class EventLines:
                 "failed_queue": shown(fact.failed_queue),
                 "latency": round(fact.elapsed.total_seconds(), 3),
             },
-            exc_info=_trace(failure) if failure else None,
+            failure,
         )
 
-    def _health(self, fact: HealthChanged) -> None:
-        fields = {
-            "service": fact.service,
-            "event_type": shown(fact.event_type),
-            "rule": fact.rule,
-            "down": fact.down,
-        }
-        if fact.down:
-            self._log.warning(
-                "Dependency down (%s): %s of %s are parked and nothing is counted against them; "
-                "they resume by themselves when a probe succeeds",
-                fact.rule,
-                shown(fact.event_type),
-                fact.service,
-                extra=fields | {"last_error": shown(fact.last_error)},
-            )
-        else:
-            self._log.warning(
-                "Dependency back after %s (%s): %s of %s resume",
-                _short(fact.lasted),
-                fact.rule,
-                shown(fact.event_type),
-                fact.service,
-                extra=fields | {"lasted": round(fact.lasted.total_seconds(), 3)},
-            )
-
-    def _reach(self, fact: ReachChanged) -> None:
-        fields = {"service": fact.service, "silent": fact.silent}
-        if fact.silent:
-            self._log.error(
-                "Nothing has reached this worker of %s for %s: look at the engine and the network; "
-                "it goes on trying",
-                fact.service,
-                _short(fact.lasted),
-                extra=fields | {"lasted": round(fact.lasted.total_seconds(), 3)},
-            )
-        else:
-            self._log.warning(
-                "Events reach this worker of %s again, after %s",
-                fact.service,
-                _short(fact.lasted),
-                extra=fields | {"lasted": round(fact.lasted.total_seconds(), 3)},
-            )
-
-    def _flood(self, fact: FloodChanged) -> None:
-        fields = {"service": fact.service, "paused": fact.paused}
-        if fact.paused:
-            self._log.error(
-                "Service %s paused: more than half of the last %d events ended as letters (%d); "
-                "fix or roll back, then restart, send SIGHUP, or wait for the probe each minute",
-                fact.service,
-                fact.handled,
-                fact.permanent,
-                extra=fields | {"permanent": fact.permanent, "handled": fact.handled},
-            )
-        else:
-            self._log.warning("Service %s goes on", fact.service, extra=fields)
+    def _error(
+        self, line: str, values: tuple[Any, ...], fields: dict[str, Any], failure: Failure | None
+    ) -> None:
+        """Write an error with its traceback, whose text is mostly known: it came a moment ago."""
+        if failure is None or not self._log.isEnabledFor(logging.ERROR):
+            self._log.error(line, *values, extra=fields)
+            return
+        error = failure.error
+        told = (type(error), error, error.__traceback__)
+        record = self._log.makeRecord(
+            self._log.name, logging.ERROR, __file__, 0, line, values, told, extra=fields
+        )
+        record.exc_text = trace(error).rstrip("\n")
+        self._log.handle(record)
 
 
 def _fields(fact: _Keyed) -> dict[str, Any]:
@@ -289,12 +245,3 @@ def _of_failure(failure: Failure) -> dict[str, Any]:
 
 def _described(error: BaseException) -> str:
     return shown(f"{type(error).__name__}: {words(error)}")
-
-
-def _trace(failure: Failure) -> tuple[type[BaseException], BaseException, Any]:
-    error = failure.error
-    return type(error), error, error.__traceback__
-
-
-def _short(duration: timedelta) -> str:
-    return f"{duration.total_seconds():.0f}s"

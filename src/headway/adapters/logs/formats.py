@@ -3,12 +3,20 @@
 import json
 import logging
 from datetime import UTC, datetime
+from typing import Any
+
+from headway.core.traces import trace
 
 PLAIN = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
 """What every record has; `logging` refuses a field of such a name."""
 
 
-class JsonFormatter(logging.Formatter):
+class _Formatter(logging.Formatter):
+    def formatException(self, ei: Any) -> str:  # noqa: N802 (the library's name)
+        return trace(ei[1]).rstrip("\n") if ei[1] is not None else super().formatException(ei)
+
+
+class JsonFormatter(_Formatter):
     """One JSON object for each line, with every extra field of the record."""
 
     def format(self, record: logging.LogRecord) -> str:
@@ -24,7 +32,7 @@ class JsonFormatter(logging.Formatter):
         return json.dumps(line, default=str, ensure_ascii=False)
 
 
-class TerminalFormatter(logging.Formatter):
+class TerminalFormatter(_Formatter):
     """Time, level, message, then the extra fields that are set."""
 
     def format(self, record: logging.LogRecord) -> str:

@@ -10,7 +10,7 @@ from functools import partial
 from typing import TypeVar
 
 import pika
-from pika.exceptions import ChannelClosedByBroker
+from pika.exceptions import AMQPError, ChannelClosedByBroker
 
 from headway.adapters.rabbitmq.contents import renewed
 from headway.adapters.rabbitmq.desk import NOT_FOUND, is_refused
@@ -189,15 +189,17 @@ class Looks:
                 idle = not look.deciding and self._clock.now() - look.touched >= look.linger
                 try:
                     await (self.end() if idle else self._session.do(_breathe))
-                except ConnectionError as error:
+                except (ConnectionError, AMQPError) as error:
                     await self._drop()
                     _LOG.warning("Reading %s was broken off: %s", look.queue, error)
 
     async def close(self) -> None:
         """Give back what is in hand and let go; without a turn."""
-        async with self.turn:
-            with suppress(ConnectionError):
+        try:
+            async with self.turn:
                 await self.end()
+        except (ConnectionError, AMQPError) as error:
+            _LOG.warning("Letters in hand were not given back (%s): the broker does it", error)
         if self._watching is not None:
             self._watching.cancel()
         await self._session.close()

@@ -1,0 +1,52 @@
+"""Tracebacks as text, and quickly: a thousand events that fail alike have the same stack."""
+
+import traceback
+from types import CodeType, TracebackType
+
+_Stack = tuple[tuple[CodeType, int, int], ...]
+"""Each frame's code, instruction and line: two stacks with the same are written the same."""
+
+_HEAD = "Traceback (most recent call last):\n"
+_BY_CAUSE = "\nThe above exception was the direct cause of the following exception:\n\n"
+_IN_CONTEXT = "\nDuring handling of the above exception, another exception occurred:\n\n"
+_MOST_STACKS = 500
+_LONGEST_CHAIN = 20
+
+_known: dict[_Stack, str] = {}
+
+
+def trace(error: BaseException) -> str:
+    """Write an exception with its stack and its causes, as Python does."""
+    try:
+        return _chain(error, _LONGEST_CHAIN) or "".join(traceback.format_exception(error))
+    except Exception as second:  # noqa: BLE001 (an exception can be made so that it cannot be shown)
+        return f"(it cannot be shown: {type(second).__name__})"
+
+
+def _chain(error: BaseException, depth: int) -> str | None:
+    """None: it is of a kind that Python has to write itself."""
+    if isinstance(error, BaseExceptionGroup) or depth == 0:
+        return None
+    before, link = error.__cause__, _BY_CAUSE
+    if before is None and not error.__suppress_context__:
+        before, link = error.__context__, _IN_CONTEXT
+    first = "" if before is None else _chain(before, depth - 1)
+    if first is None:
+        return None
+    stack = "" if error.__traceback__ is None else _HEAD + _written(error.__traceback__)
+    return (first + link if first else "") + stack + "".join(traceback.format_exception_only(error))
+
+
+def _written(trace: TracebackType) -> str:
+    frames = []
+    at: TracebackType | None = trace
+    while at is not None:
+        frames.append((at.tb_frame.f_code, at.tb_lasti, at.tb_lineno))
+        at = at.tb_next
+    stack = tuple(frames)
+    known = _known.get(stack)
+    if known is None:
+        if len(_known) >= _MOST_STACKS:
+            _known.clear()
+        known = _known[stack] = "".join(traceback.format_tb(trace))
+    return known
