@@ -118,8 +118,7 @@ def test_an_exception_that_cannot_be_shown() -> None:
         def __str__(self) -> str:
             raise RuntimeError("no")
 
-        @property
-        def __notes__(self) -> list[str]:
-            raise RuntimeError("no")
+        def __getattribute__(self, name: str) -> object:
+            raise RuntimeError(name)
 
-    assert "HostileError" in trace(HostileError()) or "cannot be shown" in trace(HostileError())
+    assert "cannot be shown" in trace(HostileError())

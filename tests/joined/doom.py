@@ -129,6 +129,9 @@ class DoomedStore:
     async def purged(self, failed_queue: str, letter_ids: Sequence[str]) -> None:
         await self._doom.step("purged", lambda: self._store.purged(failed_queue, letter_ids))
 
+    async def open(self) -> None:
+        await self._store.open()
+
     async def close(self) -> None:
         await self._store.close()
 

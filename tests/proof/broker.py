@@ -51,9 +51,7 @@ class BrokerSite(Site):
             for start in range(0, len(events), 500):
                 await parts.bus.publish(
                     [
-                        message_of(
-                            encode(Event(event_type, name, data=data)), event_type, name
-                        )
+                        message_of(encode(Event(event_type, name, data=data)), event_type, name)
                         for name, data in events[start : start + 500]
                     ]
                 )

@@ -7,7 +7,7 @@ import random
 import signal
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from pathlib import Path
 
 import pytest
@@ -115,7 +115,7 @@ def _kinds(events: int, poison: int) -> list[str]:
     return kinds
 
 
-def _crashes(server: RabbitMQ, rounds: int) -> Iterator[None]:
+def _crashes(server: RabbitMQ, rounds: int) -> Generator[None]:
     """Kill the broker while everything is being published, and once more in the middle."""
     for number in range(1, rounds + 1):
         if number in {2, rounds // 2 + 1}:

@@ -51,7 +51,10 @@ class JoinedPlaces:
         """
         undecided = await self._ends.undecided(_MOST_UNDECIDED)
         unread = await self._without_letter(undecided)
-        if not unread or (await self._places.count()).waiting:
+        if not unread:
+            return 0, []
+        count = await self._places.count()
+        if count.waiting or count.in_hand:
             return 0, []
         # What somebody decided about meanwhile is in order.
         still = {each.letter_id for each in await self._ends.undecided(_MOST_UNDECIDED)}

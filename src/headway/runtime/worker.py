@@ -20,6 +20,7 @@ from headway.runtime.admission import Admission
 from headway.runtime.attempt import Attempt, Ending
 from headway.runtime.committing import Committer
 from headway.runtime.feeding import Feeder
+from headway.runtime.fitness import refuse_unfit, refuse_without_store
 from headway.runtime.gate import Gate
 from headway.runtime.housekeeping import Housekeeping
 from headway.runtime.lanes import Lanes
@@ -29,7 +30,7 @@ from headway.runtime.prefetch import Prefetch
 from headway.runtime.reach import Reach
 from headway.runtime.recover import Recovery
 from headway.runtime.service import Service
-from headway.runtime.storeless import CURE, needs_store
+from headway.runtime.storeless import CURE
 
 _LAST_COMMIT = timedelta(seconds=5)
 _LOG = logging.getLogger("headway")
@@ -71,9 +72,9 @@ class Worker:
         settings: WorkerSettings | None = None,
         name: str = "worker",
     ) -> None:
-        _check(services)
+        refuse_unfit(services)
         if not engine.has_store:
-            _check_storeless(services)
+            refuse_without_store(services)
         self._engine = engine
         self._name = name
         self._clock = clock
@@ -270,35 +271,6 @@ class Worker:
 
     def _tell(self, fact: Fact) -> None:
         self._observer.tell(fact)
-
-
-def _check(services: Sequence[Service]) -> None:
-    names = [service.name for service in services]
-    queues = [queue.name for service in services for queue in service.queues()]
-    for kind, found in (("service", names), ("queue", queues)):
-        twice = sorted({each for each in found if found.count(each) > 1})
-        if twice:
-            raise ConfigurationError(
-                f"{kind} {twice[0]!r} is there twice: give each {kind} a name of its own"
-            )
-    for kept in sorted({service.failed_queue for service in services}.intersection(queues)):
-        raise ConfigurationError(f"queue {kept!r} is not accepted: letters are kept there")
-    for service in services:
-        if not service.subscriptions:
-            raise ConfigurationError(
-                f"service {service.name!r} handles nothing: subscribe a handler with "
-                f"@{service.name}.on(...)"
-            )
-
-
-def _check_storeless(services: Sequence[Service]) -> None:
-    for service in services:
-        for subscription in service.subscriptions.values():
-            if subscription.documents is not None:
-                raise needs_store(
-                    f"service {service.name!r}, with documents={subscription.documents!r} for "
-                    f"{subscription.event_type},"
-                )
 
 
 def _difference(before: RetryConfig, after: RetryConfig) -> str:

@@ -35,6 +35,7 @@ from headway.ports.clock import Clock
 
 _LOG = logging.getLogger("headway")
 _FAREWELL = 5.0
+_LAST_ACKS = timedelta(milliseconds=100)
 
 
 class RabbitBus:
@@ -263,6 +264,8 @@ class RabbitBus:
                     await self._stop_taking(self._taker.sources())
                     taken = tuple(self._taken.values())
                     await self.settle([(each, HandedBack()) for each in taken])
+                    # RabbitMQ may drop acknowledgements of a channel that closes right after them.
+                    await self._clock.wait(_LAST_ACKS)
                 await self._let_go()
         except (TimeoutError, ConnectionError) as error:
             _LOG.warning("RabbitMQ does not answer (%s): it finds out by itself", error)

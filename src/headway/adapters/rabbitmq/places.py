@@ -7,6 +7,7 @@ counted under one name for all.
 
 from collections.abc import Mapping, Sequence
 from functools import partial
+from typing import NamedTuple
 
 from pika.adapters.blocking_connection import BlockingChannel
 from pika.exceptions import ChannelClosedByBroker
@@ -38,16 +39,23 @@ class RabbitPlaces:
         rows = [
             QueueCount(
                 queue=queue,
-                ready=depths[queue] + depths[suspects_of(queue)],
-                suspects=depths[suspects_of(queue)],
+                ready=depths[queue].ready + depths[suspects_of(queue)].ready,
+                suspects=depths[suspects_of(queue)].ready,
             )
             for queue in sorted(found)
         ]
-        delayed = sum(depths[each] for each in delays)
+        delayed = sum(depths[each].ready for each in delays)
         if delayed:
             rows.append(QueueCount(queue=DELAYED, delayed=delayed))
         failed = await self._letters.counts(sorted({entry.failed for entry in found.values()}))
-        return Count(queues=rows, failed=failed, done=0, accepted=None, remembers=False)
+        return Count(
+            queues=rows,
+            failed=failed,
+            done=0,
+            accepted=None,
+            in_hand=any(depths[each].consumers for each in names),
+            remembers=False,
+        )
 
     async def astray(self, limit: int) -> tuple[int, Sequence[Astray]]:  # noqa: ARG002 (of the port)
         """Nobody counts what a broker accepts, so nobody can miss anything."""
@@ -80,16 +88,22 @@ class RabbitPlaces:
             after = page[-1].letter_id
 
 
-def _depths(channel: BlockingChannel, queues: Sequence[str]) -> dict[str, int]:
-    """Count what is ready in each queue; in one that was deleted there is nothing."""
-    depths: dict[str, int] = {}
+class _Depth(NamedTuple):
+    ready: int
+    consumers: int
+
+
+def _depths(channel: BlockingChannel, queues: Sequence[str]) -> dict[str, _Depth]:
+    """Count what is ready in each queue, and who takes from it; one that was deleted is empty."""
+    depths: dict[str, _Depth] = {}
     for queue in queues:
         if not channel.is_open:
             channel = channel.connection.channel()
         try:
-            depths[queue] = int(channel.queue_declare(queue, passive=True).method.message_count)
+            found = channel.queue_declare(queue, passive=True).method
+            depths[queue] = _Depth(int(found.message_count), int(found.consumer_count))
         except ChannelClosedByBroker as error:
             if not is_refused(error, NOT_FOUND):
                 raise
-            depths[queue] = 0
+            depths[queue] = _Depth(0, 0)
     return depths

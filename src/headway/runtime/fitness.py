@@ -1,0 +1,37 @@
+"""Which services can run together."""
+
+from collections.abc import Sequence
+
+from headway.core.errors import ConfigurationError
+from headway.runtime.service import Service
+from headway.runtime.storeless import needs_store
+
+
+def refuse_unfit(services: Sequence[Service]) -> None:
+    """Refuse services that have a name or a queue in common, or nothing to do."""
+    names = [service.name for service in services]
+    queues = [queue.name for service in services for queue in service.queues()]
+    for kind, found in (("service", names), ("queue", queues)):
+        twice = sorted({each for each in found if found.count(each) > 1})
+        if twice:
+            raise ConfigurationError(
+                f"{kind} {twice[0]!r} is there twice: give each {kind} a name of its own"
+            )
+    for kept in sorted({service.failed_queue for service in services}.intersection(queues)):
+        raise ConfigurationError(f"queue {kept!r} is not accepted: letters are kept there")
+    for service in services:
+        if not service.subscriptions:
+            raise ConfigurationError(
+                f"service {service.name!r} handles nothing: subscribe a handler with "
+                f"@{service.name}.on(...)"
+            )
+
+
+def refuse_without_store(services: Sequence[Service]) -> None:
+    for service in services:
+        for subscription in service.subscriptions.values():
+            if subscription.documents is not None:
+                raise needs_store(
+                    f"service {service.name!r}, with documents={subscription.documents!r} for "
+                    f"{subscription.event_type},"
+                )
