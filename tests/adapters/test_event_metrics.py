@@ -214,6 +214,12 @@ def test_an_engine_that_is_away_leaves_no_numbers_that_look_like_answers(
     assert engine.value("headway_engine_up") == 1
 
 
+def test_an_age_that_nobody_knows_is_not_shown_as_zero(engine: Engine) -> None:
+    engine.count_of = Count(queues=[QueueCount(queue="q", ready=5)], failed={}, done=0)
+    assert engine.value("queue_depth", queue="q", place="ready") == 5
+    assert engine.value("queue_oldest_age_seconds", queue="q") is None
+
+
 def test_a_count_that_cannot_be_shown_is_not_taken_for_an_engine_that_is_away(
     engine: Engine,
 ) -> None:

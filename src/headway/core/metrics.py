@@ -166,7 +166,8 @@ QUEUE_OLDEST_AGE = Metric(
     "queue_oldest_age_seconds",
     "gauge",
     ("queue",),
-    "How long the oldest ready event has been waiting; 0 where none is.",
+    "How long the oldest ready event has been waiting; 0 where none is, and nothing where events "
+    "are ready and the engine cannot say since when (RabbitMQ).",
 )
 QUEUE_SUSPECTS = Metric(
     "queue_suspects",

@@ -56,8 +56,9 @@ class PlacesCollector(Collector):
             depth.add_metric([one.queue, "parked"], one.parked)
             depth.add_metric([one.queue, "held"], one.held)
             suspects.add_metric([one.queue], one.suspects)
-            age = (now - one.oldest).total_seconds() if one.oldest else 0.0
-            oldest.add_metric([one.queue], max(age, 0.0))  # clocks of two machines may differ
+            if one.oldest or not one.ready:  # else the engine cannot say: a zero would be a lie
+                age = (now - one.oldest).total_seconds() if one.oldest else 0.0
+                oldest.add_metric([one.queue], max(age, 0.0))  # clocks of two machines may differ
         for queue, number in count.failed.items():
             letters.add_metric([queue], number)
         up, workers = _family(metrics.ENGINE_UP, 1), _family(metrics.WORKERS, count.workers)

@@ -131,10 +131,6 @@ class Taker:
         if epoch == self._epoch:
             self._acknowledged.settle(tags)
 
-    def _wake(self) -> None:
-        self._woken = False
-        self._news.set()
-
     # On the I/O thread
 
     def close(self, closed: Callable[[], None]) -> None:
@@ -231,7 +227,13 @@ class Taker:
         source.arrived.append(Arrived(epoch, tag, source.name, properties, body))
         if not self._woken:
             self._woken = True
-            self._tell(self._wake)
+            # When all that the socket holds has been read: to wake somebody costs as much as
+            # several messages.
+            self._io.later(0, self._tell_of_news)
+
+    def _tell_of_news(self) -> None:
+        self._woken = False
+        self._tell(self._news.set)
 
     def _beat(
         self,
