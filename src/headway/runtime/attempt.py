@@ -21,7 +21,7 @@ class Attempt:
     """A delivery that could be read, on its way through its handler."""
 
     __slots__ = (
-        "buffer", "delivery", "documents", "event", "idempotency_key", "is_probe", "key",
+        "buffer", "delivery", "documents", "ended", "event", "idempotency_key", "is_probe", "key",
         "recovery", "reruns", "seconds", "started", "subscription", "travel", "unfit",
     )  # fmt: skip
 
@@ -46,6 +46,8 @@ class Attempt:
         self.key = f"{kind}/{key or idempotency_key}"
         self.buffer: Buffer | None = None
         self.started: datetime | None = None
+        self.ended: datetime | None = None
+        """When the handler returned."""
         self.seconds = 0.0
         self.reruns = 0
         self.is_probe = False

@@ -115,15 +115,19 @@ class Lanes:
 
     async def _lane(self) -> None:
         ready = self._ready
+        now: datetime | None = None
         while True:
             while not ready:
                 free = asyncio.get_running_loop().create_future()
                 self._free.append(free)
                 await free
+                now = None
             attempt = ready.popleft()
             self._running += 1
             try:
-                self._ended(await self._run(attempt))
+                # Where one handler ended and the next begins, the clock is asked once.
+                self._ended(await self._run(attempt, now or self._clock.now()))
+                now = attempt.ended
             finally:
                 self._running -= 1
                 if self._quiet is not None and not self._running and not self._quiet.done():
@@ -133,9 +137,8 @@ class Lanes:
             if contextvars.copy_context() != self._context:
                 return  # the handler left something in the context: a new lane begins clean
 
-    async def _run(self, attempt: Attempt) -> Ending:
+    async def _run(self, attempt: Attempt, now: datetime) -> Ending:
         recovery, subscription = attempt.recovery, attempt.subscription
-        now = self._clock.now()
         held_back = None if attempt.is_probe else _held_back(attempt, now)
         if held_back is not None:
             return held_back
@@ -163,7 +166,7 @@ class Lanes:
             return self._failed(attempt, error)
         finally:
             buffer.over = True
-        ended = self._clock.now()
+        ended = attempt.ended = self._clock.now()
         attempt.seconds = (ended - now).total_seconds()
         return recovery.done(attempt, ended)
 

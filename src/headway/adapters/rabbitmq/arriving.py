@@ -6,6 +6,7 @@ from headway.adapters.rabbitmq import headers
 from headway.adapters.rabbitmq.sources import Arrived
 from headway.adapters.rabbitmq.topology import work_queue_of
 from headway.core.errors import MalformedEventError
+from headway.core.travel import Travel
 from headway.ports.bus import Delivery
 
 _EARLY = timedelta(milliseconds=50)
@@ -15,6 +16,14 @@ def delivery_of(one: Arrived) -> Delivery:
     """Read what travels beside an event. What cannot be read is given on, and says why."""
     properties = one.properties
     held = properties.headers
+    if held == headers.OF_A_NEW_MESSAGE and properties.message_id:
+        # Nearly all are such, and this is read for every event.
+        return Delivery(
+            queue=work_queue_of(one.source),
+            body=one.body,
+            travel=Travel(operation=properties.message_id),
+            receipt=(one.epoch, one.tag),
+        )
     spoilt = ""
     try:
         travel = headers.read(held, properties.message_id)

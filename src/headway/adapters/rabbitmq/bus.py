@@ -193,10 +193,10 @@ class RabbitBus:
         moves: list[tuple[Delivery, Outgoing]] = []
         begun: list[tuple[Delivery, bool]] = []
         now = self._clock.now()
-        is_ours, taken, has_begun = self._taker.is_ours, self._taken, self._suspects.has_begun
+        epoch, taken, has_begun = self._taker.epoch, self._taken, self._suspects.has_begun
         for delivery, then in settlements:
             held = delivery.receipt
-            if taken.pop(held, None) is None or not is_ours(*held):
+            if taken.pop(held, None) is None or held[0] != epoch:
                 answers.append(False)
                 continue
             answers.append(True)

@@ -25,6 +25,8 @@ DUE = "headway-due"
 """When it is due, if that is later than any delay queue reaches."""
 
 _COUNT = "x-delivery-count"
+OF_A_NEW_MESSAGE = {_COUNT: 0}
+"""The headers of a message that was published with none, when a quorum queue first delivers it."""
 _NOT_OF_TRAVEL = frozenset({_COUNT, RETURNS})
 _LONGEST_ID = 255
 _HISTORY = msgspec.json.Decoder(tuple[AttemptRecord, ...])

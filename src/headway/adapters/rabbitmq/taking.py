@@ -48,7 +48,8 @@ class Taker:
         # On the event loop
         self._loop: asyncio.AbstractEventLoop | None = None
         self._news = asyncio.Event()
-        self._epoch = 0
+        self.epoch = 0
+        """The number of the present channel: deliveries of another are lost."""
         self._acknowledged = Acknowledged()
         self._windows: dict[str, int] = {}
         # On the I/O thread
@@ -106,29 +107,33 @@ class Taker:
         """Give what has arrived, in the order in which it came."""
         waiting = [s for name in sources if (s := self._sources.get(name)) and s.arrived]
         found: list[Arrived] = []
+        if len(waiting) == 1:
+            take = waiting[0].arrived.popleft
+            count = min(limit, len(waiting[0].arrived))
+            return [one for _ in range(count) if (one := take()).epoch == self.epoch]
         while waiting and len(found) < limit:
-            first = waiting[0] if len(waiting) == 1 else min(waiting, key=lambda source: source.age)
+            first = min(waiting, key=lambda source: source.age)
             one = first.arrived.popleft()
             if not first.arrived:
                 waiting.remove(first)
-            if one.epoch == self._epoch:
+            if one.epoch == self.epoch:
                 found.append(one)
         return found
 
     def is_ours(self, epoch: int, tag: int) -> bool:
-        return epoch == self._epoch and self._acknowledged.is_open(tag)
+        return epoch == self.epoch and self._acknowledged.is_open(tag)
 
     def acknowledge(self, tags: Sequence[int]) -> None:
         """Acknowledge open deliveries of the present channel."""
         upto, singles = self._acknowledged.settle(tags)
-        self._io.call(partial(self._ack, self._epoch, upto, singles))
+        self._io.call(partial(self._ack, self.epoch, upto, singles))
 
     def _begin_epoch(self, epoch: int) -> None:
-        self._epoch = epoch
+        self.epoch = epoch
         self._acknowledged = Acknowledged()
 
     def _skip(self, epoch: int, tags: Sequence[int]) -> None:
-        if epoch == self._epoch:
+        if epoch == self.epoch:
             self._acknowledged.settle(tags)
 
     # On the I/O thread
@@ -164,9 +169,7 @@ class Taker:
 
     def _lost(self) -> None:
         self._channel = None
-        for source in self._sources.values():
-            source.arrived.clear()
-        # What was in hand belongs to others from now on.
+        # What was in hand, or on its way to it, belongs to others from now on.
         self._tell(partial(self._begin_epoch, -self._io_epoch))
 
     def _widen(self, name: str, window: int) -> None:
