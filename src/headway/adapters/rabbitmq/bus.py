@@ -2,16 +2,17 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any
 
+import msgspec
 import pika
 
 from headway.adapters.rabbitmq import outgoing
 from headway.adapters.rabbitmq.arriving import delivery_of, due_later
 from headway.adapters.rabbitmq.desk import Desk
+from headway.adapters.rabbitmq.errands import Errands
 from headway.adapters.rabbitmq.io import IoThread
 from headway.adapters.rabbitmq.pulse import Pulse
 from headway.adapters.rabbitmq.queues import Queues
@@ -69,8 +70,10 @@ class RabbitBus:
         self._queues = Queues(desk, exchange)
         self._taken: dict[Held, Delivery] = {}
         """What is in hand, to hand it back in the end."""
-        self._watching: asyncio.Task[None] | None = None
-        self._aside: set[asyncio.Task[None]] = set()
+        self._judged: list[Delivery] = []
+        """Suspects of which the begins are known, until they are taken."""
+        self._errands = Errands(clock)
+        self._taking = False
         self._closed = False
         self.before_close: Callable[[], Awaitable[None]] | None = None
         """Lets go of what needs this bus to the end: the letters in somebody's hands."""
@@ -81,10 +84,10 @@ class RabbitBus:
         await self._queues.declare(queues)
 
     def _redeclare(self) -> None:
-        self._put_aside(self._declare_again())
+        self._errands.send(self._declare_again())
 
     async def _declare_again(self) -> None:
-        await self._queues.declare()
+        await self._errands.insist(self._queues.declare)
         for source in self._queues.sources():
             self._io.call(partial(self._taker.consume_again, source))
 
@@ -110,15 +113,17 @@ class RabbitBus:
     ) -> Sequence[Delivery]:
         if limit <= 0:
             return []
-        if self._watching is None:
+        if not self._taking:
+            self._taking = True
             self._io.start()
             self._taker.start()
-            self._watching = self._put_aside(self._watch())
-            self._put_aside(self._pulse.run())
+            self._errands.send(self._watch())
+            self._errands.send(self._pulse.run())
         until = self._clock.now() + patience
         with self._windows.ask(queues, limit + len(self._taken)) as sources:
             while True:
-                taken = await self._admit(self._taker.collect(sources, limit))
+                taken = self._suspects_of(queues, limit)
+                taken += self._admit(self._taker.collect(sources, limit - len(taken)))
                 left = until - self._clock.now()
                 if taken or left <= timedelta():
                     return taken
@@ -130,23 +135,29 @@ class RabbitBus:
             await self._clock.wait(self._idle)
             sources = self._windows.shut(self._idle)
             if sources:
-                await self._stop_taking(sources)
+                moves = await self._stop_taking(sources)
+                await self._errands.insist(partial(self._move, moves))
 
-    async def _stop_taking(self, sources: Sequence[str]) -> None:
+    async def _stop_taking(self, sources: Sequence[str]) -> list[tuple[Delivery, Outgoing]]:
+        """Have no more delivered of some queues; say how to hand back what is here of them."""
         arrived = await self._taker.cancel(sources)
-        moves = [(each, outgoing.again(each)) for each in map(delivery_of, arrived)]
-        if moves:
-            await self._move(moves)
+        return [(each, outgoing.again(each)) for each in map(delivery_of, arrived)]
 
-    async def _admit(self, arrived: Sequence[Arrived]) -> list[Delivery]:
+    def _suspects_of(self, queues: Sequence[str], limit: int) -> list[Delivery]:
+        if not self._judged:
+            return []
+        taken = [each for each in self._judged if each.queue in queues][:limit]
+        self._judged = [each for each in self._judged if each not in taken]
+        return [each for each in taken if self._is_ours(each)]
+
+    def _admit(self, arrived: Sequence[Arrived]) -> list[Delivery]:
         found: list[Delivery] = []
         moves: list[tuple[Delivery, Outgoing]] = []
         for one in arrived:
             delivery = delivery_of(one)
             self._taken[one.epoch, one.tag] = delivery
             if delivery.queue != one.source:
-                suspect = await self._judged(delivery)
-                found += [suspect] if suspect is not None else []
+                self._errands.send(self._judge(delivery))
             elif delivery.returns >= SUSPECT_AFTER:
                 moves.append((delivery, outgoing.suspected(delivery)))
             elif (due := due_later(one, self._clock.now())) is not None:
@@ -157,24 +168,18 @@ class RabbitBus:
             else:
                 found.append(delivery)
         if moves:
-            self._put_aside(self._move(moves))
+            self._errands.send(self._errands.insist(partial(self._move, moves)))
         return found
 
-    async def _judged(self, delivery: Delivery) -> Delivery | None:
-        count = await self._suspects.count(delivery)
-        if not self._is_ours(delivery):
-            return None
-        judged = Delivery(
-            queue=delivery.queue,
-            body=delivery.body,
-            travel=delivery.travel,
-            receipt=delivery.receipt,
-            returns=max(delivery.returns, SUSPECT_AFTER),
-            begins=count,
-            spoilt=delivery.spoilt,
-        )
-        self._taken[delivery.receipt] = judged
-        return judged
+    async def _judge(self, delivery: Delivery) -> None:
+        """Find out how often a suspect was begun, and have it taken then."""
+        count = await self._errands.insist(partial(self._suspects.count, delivery))
+        returns = max(delivery.returns, SUSPECT_AFTER)
+        judged = msgspec.structs.replace(delivery, returns=returns, begins=count)
+        if self._is_ours(delivery):
+            self._taken[delivery.receipt] = judged
+            self._judged.append(judged)
+            self._taker.news.set()
 
     async def begin(self, delivery: Delivery) -> bool:
         if not self._is_ours(delivery):
@@ -224,6 +229,8 @@ class RabbitBus:
 
     async def _move(self, moves: Sequence[tuple[Delivery, Outgoing]]) -> None:
         """Publish first, acknowledge then."""
+        if not moves:
+            return
         routed = await self.send([message for _, message in moves])
         helds = []
         for (delivery, message), is_routed in zip(moves, routed, strict=True):
@@ -258,10 +265,10 @@ class RabbitBus:
             await self.before_close()
         try:
             async with asyncio.timeout(_FAREWELL):
-                if self._watching is not None:
-                    self._watching.cancel()
+                if self._taking:
+                    self._errands.cancel()
                     # First, or what is handed back would come again at once.
-                    await self._stop_taking(self._taker.sources())
+                    await self._move(await self._stop_taking(self._taker.sources()))
                     taken = tuple(self._taken.values())
                     await self.settle([(each, HandedBack()) for each in taken])
                     # RabbitMQ may drop acknowledgements of a channel that closes right after them.
@@ -269,8 +276,7 @@ class RabbitBus:
                 await self._let_go()
         except (TimeoutError, ConnectionError) as error:
             _LOG.warning("RabbitMQ does not answer (%s): it finds out by itself", error)
-        for task in self._aside:
-            task.cancel()
+        self._errands.cancel()
         self._io.stop()
         await self._desk.close()
 
@@ -281,18 +287,6 @@ class RabbitBus:
             closed = asyncio.Event()
             self._io.call(partial(close, partial(_set, loop, closed)))
             await closed.wait()
-
-    def _put_aside(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = asyncio.create_task(work)
-        self._aside.add(task)
-        task.add_done_callback(self._over)
-        return task
-
-    def _over(self, task: asyncio.Task[None]) -> None:
-        self._aside.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            # What it was about is not settled, so it comes back.
-            _LOG.error("RabbitMQ did not do what it was asked: %s", error, exc_info=error)
 
 
 def _set(loop: asyncio.AbstractEventLoop, event: asyncio.Event) -> None:

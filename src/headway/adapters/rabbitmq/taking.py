@@ -19,6 +19,7 @@ from headway.adapters.rabbitmq.link import Link
 from headway.adapters.rabbitmq.sources import Arrived, Source
 
 _LOG = logging.getLogger("headway")
+_LOCKED_PAUSE = 1.0
 
 
 class Taker:
@@ -47,7 +48,7 @@ class Taker:
         self._link = Link(io, parameters, purpose="taking", opened=self._opened, lost=self._lost)
         # On the event loop
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._news = asyncio.Event()
+        self.news = asyncio.Event()
         self.epoch = 0
         """The number of the present channel: deliveries of another are lost."""
         self._acknowledged = Acknowledged()
@@ -94,12 +95,12 @@ class Taker:
 
     async def wait(self, seconds: float) -> None:
         """Wait until something has arrived, at most so long."""
-        self._news.clear()
+        self.news.clear()
         if any(source.arrived for source in self._sources.values()):
             return
         try:
             async with asyncio.timeout(seconds):
-                await self._news.wait()
+                await self.news.wait()
         except TimeoutError:
             pass
 
@@ -159,8 +160,7 @@ class Taker:
         self._last_tag = 0
         channel.add_on_cancel_callback(self._cancelled)
         self._tell(partial(self._begin_epoch, self._io_epoch))
-        channel.queue_declare(self.alive, exclusive=True, auto_delete=True)
-        channel.basic_consume(self.alive, self._beat, auto_ack=True)
+        channel.connection.channel(on_open_callback=self._live)
         for source in self._sources.values():
             window = source.window
             source.windows = {}
@@ -236,19 +236,32 @@ class Taker:
 
     def _tell_of_news(self) -> None:
         self._woken = False
-        self._tell(self._news.set)
+        self._tell(self.news.set)
+
+    def _live(self, channel: Channel) -> None:
+        """Have the queue that is there for as long as this worker is; beats come by it.
+
+        Over a channel of its own: if the broker still believes in the connection before this one,
+        the queue is locked, and the events must not wait for that.
+        """
+        connection = channel.connection
+
+        def again() -> None:
+            if connection.is_open:
+                connection.channel(on_open_callback=self._live)
+
+        channel.add_on_close_callback(lambda *_: self._io.later(_LOCKED_PAUSE, again))
+        channel.queue_declare(self.alive, exclusive=True, auto_delete=True)
+        channel.basic_consume(self.alive, self._beat, auto_ack=True)
 
     def _beat(
         self,
         _channel: Channel,
-        method: pika.spec.Basic.Deliver,
+        _method: pika.spec.Basic.Deliver,
         _properties: pika.BasicProperties,
         _body: bytes,
     ) -> None:
         self.beats += 1
-        tag = method.delivery_tag
-        self._count_to(tag, self._io_epoch)
-        self._tell(partial(self._skip, self._io_epoch, [tag]))  # it wants no acknowledgement
 
     def _count_to(self, tag: int, epoch: int) -> None:
         if tag != self._last_tag + 1:

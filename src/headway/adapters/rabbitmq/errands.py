@@ -1,0 +1,46 @@
+"""What a bus does beside being asked, and does not give up while the broker is away."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine
+from datetime import timedelta
+from typing import Any, TypeVar
+
+from pika.exceptions import AMQPError
+
+from headway.ports.clock import Clock
+
+T = TypeVar("T")
+_LOG = logging.getLogger("headway")
+_PAUSE = timedelta(seconds=1)
+
+
+class Errands:
+    """Tasks that nobody waits for."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._running: set[asyncio.Task[None]] = set()
+
+    def send(self, errand: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(errand)
+        self._running.add(task)
+        task.add_done_callback(self._over)
+
+    async def insist(self, ask: Callable[[], Awaitable[T]]) -> T:
+        """Ask until the broker does it."""
+        while True:
+            try:
+                return await ask()
+            except (ConnectionError, AMQPError) as error:
+                _LOG.debug("RabbitMQ did not do it yet: %s", error)
+                await self._clock.wait(_PAUSE)
+
+    def cancel(self) -> None:
+        for task in self._running:
+            task.cancel()
+
+    def _over(self, task: asyncio.Task[None]) -> None:
+        self._running.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _LOG.critical("Headway itself failed", exc_info=error)
