@@ -4,6 +4,9 @@ SHELL := /bin/bash
 VENV := .venv
 BIN := $(VENV)/bin
 
+# Mostly waiting for servers: two at a time. The others measure or use up the processors.
+APART := tests/adapters tests/joined tests/deploy
+
 .PHONY: help demo test check chaos bench servers format clean
 
 help:  ## Show this menu
@@ -20,7 +23,8 @@ demo: $(VENV)/.product  ## Run the main job on the embedded default: no server n
 
 test: $(VENV)/.develop servers  ## Everything a change must pass, real servers included (under 15 minutes)
 	@$(MAKE) --no-print-directory lint
-	$(BIN)/pytest -q
+	$(BIN)/pytest -q -n 2 --dist loadscope $(APART)
+	$(BIN)/pytest -q $(APART:%=--ignore=%)
 
 check: $(VENV)/.develop lint  ## Lint, types, import contracts, core tests (under a minute)
 	$(BIN)/pytest -q tests/core

@@ -34,11 +34,7 @@ COMMITTED = CommitResolved(call="store", operation_id="op-1", committed=True)
 NOT_COMMITTED = CommitResolved(call="store", operation_id="op-2", committed=False)
 ALL_FACTS = (RETRIED, RECOVERED, GAVE_UP, COMMITTED, NOT_COMMITTED)
 
-FED_BY_FACTS = tuple(
-    metric
-    for metric in CATALOGUE
-    if metric.name.startswith("headway_") and metric not in metrics.PLACES
-)
+FED_BY_FACTS = metrics.CALLS
 
 
 def exposed(*facts: Fact) -> dict[str, Family]:

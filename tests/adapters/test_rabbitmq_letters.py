@@ -29,7 +29,6 @@ from headway.testing.conformance.examples import (
     sent_again,
     take,
 )
-from headway.testing.conformance.letters import LettersConformance
 from tests.adapters.rabbitmq_by_hand import channel_to, contents, declare, put
 from tests.adapters.rabbitmq_engine import RabbitEngineHarness
 
@@ -42,9 +41,6 @@ async def harness(rabbitmq_vhost: str) -> AsyncIterator[RabbitEngineHarness]:
     harness = RabbitEngineHarness(rabbitmq_vhost)
     yield harness
     await harness.close()
-
-
-class TestLetters(LettersConformance): ...
 
 
 async def opened(harness: Harness) -> RabbitParts:

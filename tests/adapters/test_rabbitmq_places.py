@@ -17,7 +17,6 @@ from headway.testing.conformance.examples import (
     message,
     take_one,
 )
-from headway.testing.conformance.places import PlacesConformance
 from tests.adapters.rabbitmq_by_hand import channel_to, put
 from tests.adapters.rabbitmq_engine import RabbitEngineHarness
 
@@ -29,9 +28,6 @@ async def harness(rabbitmq_vhost: str) -> AsyncIterator[RabbitEngineHarness]:
     harness = RabbitEngineHarness(rabbitmq_vhost)
     yield harness
     await harness.close()
-
-
-class TestPlaces(PlacesConformance): ...
 
 
 async def opened(harness: Harness) -> RabbitParts:

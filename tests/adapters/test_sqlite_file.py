@@ -8,10 +8,12 @@ import threading
 from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from headway.adapters.sqlite import letters
+from headway.adapters.sqlite import letters, schema
+from headway.adapters.sqlite.connection import Location
 from headway.adapters.sqlite.engine import SqliteEngine, sqlite_engine
 from headway.adapters.system.chance import SystemChance
 from headway.adapters.system.clock import SystemClock
@@ -170,3 +172,26 @@ async def test_the_pages_of_a_failed_queue_are_read_without_sorting_it(tmp_path:
     assert [row[3] for row in plan] == [
         "SEARCH headway_letters USING INDEX headway_letters_queue (queue=? AND rowid>?)"
     ]
+
+
+def test_tables_that_another_process_makes_between_two_looks_are_recognised(
+    tmp_path: Path,
+) -> None:
+    location = Location(path=tmp_path / "headway.db", synchronous="off", busy=timedelta(seconds=5))
+
+    class Overtaken(sqlite3.Connection):
+        looks = 0
+
+        def execute(self, statement: str, *values: Any) -> sqlite3.Cursor:
+            found = super().execute(statement, *values)
+            rows = found.fetchall()
+            self.looks += 1
+            if self.looks == 1:
+                schema.open_file(location).close()
+            return super().execute(f"select {rows[0][0]}") if rows else found
+
+    with closing(
+        sqlite3.connect(location.path, isolation_level=None, factory=Overtaken)
+    ) as connection:
+        schema.prepare(connection, location)
+        assert connection.looks > 1

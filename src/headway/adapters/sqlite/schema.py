@@ -178,8 +178,10 @@ def _make(connection: sqlite3.Connection) -> None:
 
 def _is_ready(connection: sqlite3.Connection, location: Location) -> bool:
     # A file with tables of the user's own is welcome: bodies write to them in the same commit.
-    application = connection.execute("pragma application_id").fetchone()[0]
+    # In this order: another process may make the tables between the two looks, and both in one
+    # commit. Whoever sees the version then sees the mark too.
     version = connection.execute("pragma user_version").fetchone()[0]
+    application = connection.execute("pragma application_id").fetchone()[0]
     if application not in {0, APPLICATION} or (version and application != APPLICATION):
         raise location.refusal(
             f"belongs to another program (application id {application}, version {version}): "

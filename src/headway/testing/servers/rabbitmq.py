@@ -15,8 +15,10 @@ from headway.testing.servers.server import Server, ServerError
 _PROGRAM = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
 _LOGIN = "guest:guest"
 
-# Without the retention policies, the depths that management shows are five seconds old.
-_ADVANCED = """[{rabbit, [{quorum_tick_interval, 500}]},
+# Without the retention policies, the depths that management shows are five seconds old. What was
+# being dead-lettered when the broker was killed is tried again after three minutes, if not told.
+_ADVANCED = """[{rabbit, [{quorum_tick_interval, 500},
+  {dead_letter_worker_publisher_confirm_timeout, 5000}]},
  {rabbitmq_management, [{management_db_cache_multiplier, 0}, {sample_retention_policies,
   [{global, [{60, 1}]}, {basic, [{60, 1}]}, {detailed, [{60, 1}]}]}]}].
 """
