@@ -65,7 +65,11 @@ async def run_load(
     on_answer: Callable[[], None] = lambda: None,
 ) -> Report:
     """Send a plan to the ledger at `url` and prove the books afterwards."""
-    limits = httpx.Limits(max_connections=clients, max_keepalive_connections=clients)
+    # Idle connections are given up before the server does so, after five seconds: a request on one
+    # that is just being closed gets no answer, and nobody knows what became of it.
+    limits = httpx.Limits(
+        max_connections=clients, max_keepalive_connections=clients, keepalive_expiry=2
+    )
     async with httpx.AsyncClient(base_url=url, timeout=_SECONDS, limits=limits) as http:
         try:
             await http.get("/health")
