@@ -1,6 +1,7 @@
 """Publish with confirms: a window of messages on their way, each stored before it counts."""
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,7 +17,8 @@ from headway.adapters.rabbitmq.link import Link
 WINDOW = 1_000
 """Messages that may be on their way unconfirmed; after a lost connection so many are sent again."""
 _PATIENCE = 10.0
-"""Seconds without a connection after which publishing is given up."""
+"""Seconds that a caller waits for a connection, before publishing is given up."""
+_LOOK_EVERY = 1.0
 
 
 class NotPublishedError(ConnectionError):
@@ -36,7 +38,7 @@ class Outgoing:
 class _Batch:
     """Messages that one caller waits for."""
 
-    __slots__ = ("error", "future", "left", "loop", "routed", "withdrawn")
+    __slots__ = ("error", "future", "left", "loop", "routed", "waits_since", "withdrawn")
 
     def __init__(self, count: int) -> None:
         self.loop = asyncio.get_running_loop()
@@ -45,6 +47,7 @@ class _Batch:
         self.routed = [True] * count
         self.error: Exception | None = None
         self.withdrawn = False
+        self.waits_since = time.monotonic()
 
     def one_less(self) -> None:
         self.left -= 1
@@ -153,22 +156,27 @@ class Sender:
         self._channel = None
         # Nobody knows which of these were stored. Sent again they have the same ids.
         again = [item for item in self._unconfirmed.values() if not item[0].withdrawn]
+        for batch, _, _ in again:
+            batch.waits_since = time.monotonic()
         self._unconfirmed = {}
         self._waiting.extendleft(reversed(again))
         self._watch()
 
     def _watch(self) -> None:
         if self._timer is None:
-            self._timer = self._io.later(_PATIENCE, self._give_up)
+            self._timer = self._io.later(_LOOK_EVERY, self._give_up)
 
     def _give_up(self) -> None:
+        """Tell those who have waited long enough for a connection."""
         self._timer = None
-        batches = {id(item[0]): item[0] for item in self._waiting}
-        self._waiting.clear()
-        for batch in batches.values():
+        since = time.monotonic() - _PATIENCE
+        late = {id(item[0]): item[0] for item in self._waiting if item[0].waits_since < since}
+        for batch in late.values():
             batch.fail(
                 NotPublishedError(f"RabbitMQ at {self._link.address} is away: not published")
             )
+        if late:
+            self._waiting = deque(item for item in self._waiting if not item[0].withdrawn)
         self._watch()
 
     def _confirmed(self, frame: pika.frame.Method) -> None:

@@ -7,6 +7,8 @@ keeps one asks before each use whether the path still leads there, which costs a
 
 import os
 import sqlite3
+import threading
+import time
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -19,6 +21,7 @@ OLDEST = (3, 32, 0)
 """The first SQLite that takes as many values in one statement as we give it."""
 
 _STATEMENTS_KEPT = 256
+_LOOK_AGAIN = 0.01
 _PAGES_BEFORE_CHECKPOINT = 4_000
 _LONGEST_LOG = 64 * 2**20
 
@@ -135,7 +138,7 @@ def connect(location: Location, *, synchronous: str | None = None) -> Connection
             f"cannot be opened ({error}): give this user the right to read and write it"
         ) from error
     try:
-        _set_up(connection, synchronous or location.synchronous)
+        _set_up(connection, synchronous or location.synchronous, location.busy)
     except sqlite3.Error as error:
         connection.close()
         raise _explained(location, error) from error
@@ -145,8 +148,23 @@ def connect(location: Location, *, synchronous: str | None = None) -> Connection
     return connection
 
 
-def _set_up(connection: sqlite3.Connection, synchronous: str) -> None:
-    mode = connection.execute("pragma journal_mode = wal").fetchone()[0]
+def _to_wal(connection: sqlite3.Connection, busy: timedelta) -> str:
+    """Have the file keep a log; who else is just making that change is waited for.
+
+    SQLite does not wait here by itself, whatever it was told.
+    """
+    until = time.monotonic() + busy.total_seconds()
+    while True:
+        try:
+            return str(connection.execute("pragma journal_mode = wal").fetchone()[0])
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > until:
+                raise
+            threading.Event().wait(_LOOK_AGAIN)
+
+
+def _set_up(connection: sqlite3.Connection, synchronous: str, busy: timedelta) -> None:
+    mode = _to_wal(connection, busy)
     if mode != "wal":
         raise sqlite3.OperationalError(f"its file system gives journal mode {mode} instead of wal")
     connection.execute(f"pragma synchronous = {synchronous}")
