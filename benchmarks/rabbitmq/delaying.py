@@ -20,7 +20,8 @@ FAILING = 2_000
 HEALTHY = 600
 EVERY = 0.005
 LIMIT = 1.3
-_FIGURES = ("late p50", "late p99", "healthy p99")
+_PROMISED = ("late p50", "late p99")
+_FIGURES = (*_PROMISED, "healthy p99")
 _FLOOR, _HEADWAY = "pika and a queue with a time to live", "headway"
 _WHERE = {
     _FLOOR: ("workers.late_pika", ("", QUEUE), QUEUE),
@@ -43,7 +44,7 @@ def lateness(server: RabbitMQ, rounds: int) -> Table:
     for name, runs in seen.items():
         said = ", ".join(f"{each} {_milliseconds(runs, each):.0f} ms" for each in _FIGURES)
         table.notes.append(f"{name}: {said} (medians of {rounds} runs)")
-    for figure in _FIGURES:
+    for figure in _PROMISED:
         pairs = zip(seen[_HEADWAY], seen[_FLOOR], strict=True)
         ratio = statistics.median(mine[figure] / floor[figure] for mine, floor in pairs)
         table.goal(f"headway / the bare queue, {figure}", ratio, LIMIT)

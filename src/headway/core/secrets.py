@@ -5,6 +5,7 @@ of any length, and looking through it must not hold up the process.
 """
 
 import re
+from functools import lru_cache
 
 _HIDDEN = "***"
 _WORDS = (
@@ -29,6 +30,7 @@ _WORD = re.compile(_WORDS + r"|\bpw|://", re.IGNORECASE)
 _MOST = 100_000
 
 
+@lru_cache(maxsize=256)
 def hidden(text: str) -> str:
     """Give a text with the passwords in it hidden.
 

@@ -1,8 +1,12 @@
 """Messages as they come in, made into deliveries."""
 
+import struct
 from datetime import datetime, timedelta
 
+from pika.exceptions import AMQPError
+
 from headway.adapters.rabbitmq import headers
+from headway.adapters.rabbitmq.properties import PropertiesReader
 from headway.adapters.rabbitmq.sources import Arrived
 from headway.adapters.rabbitmq.topology import work_queue_of
 from headway.core.errors import MalformedEventError
@@ -10,43 +14,52 @@ from headway.core.travel import Travel
 from headway.ports.bus import Delivery
 
 _EARLY = timedelta(milliseconds=50)
+_READER = PropertiesReader()
+_UNREADABLE = (ValueError, IndexError, struct.error, AMQPError)
+"""What pika raises for bytes that are no properties."""
 
 
 def delivery_of(one: Arrived) -> Delivery:
     """Read what travels beside an event. What cannot be read is given on, and says why."""
-    properties = one.properties
-    held = properties.headers
-    if held == headers.OF_A_NEW_MESSAGE and properties.message_id:
+    try:
+        held, message_id = _READER.read(one.properties)
+    except _UNREADABLE as error:
+        why = f"the properties of the message cannot be read: {error}"
+        return _delivery(one, headers.UNNAMED, spoilt=why)
+    if held == headers.OF_A_NEW_MESSAGE and message_id:
         # Nearly all are such, and this is read for every event.
         return Delivery(
             queue=work_queue_of(one.source),
             body=one.body,
-            travel=Travel(operation=properties.message_id),
+            travel=Travel(operation=message_id),
             receipt=(one.epoch, one.tag),
         )
     spoilt = ""
     try:
-        travel = headers.read(held, properties.message_id)
+        travel = headers.read(held, message_id)
     except MalformedEventError as error:
         # To begin anew would forget the attempts, and an event could go round for ever.
         travel, spoilt = headers.UNNAMED, str(error)
+    return _delivery(one, travel, returns=headers.returns(held) if held else 0, spoilt=spoilt)
+
+
+def _delivery(one: Arrived, travel: Travel, *, returns: int = 0, spoilt: str = "") -> Delivery:
     return Delivery(
         queue=work_queue_of(one.source),
         body=one.body,
         travel=travel,
         receipt=(one.epoch, one.tag),
-        returns=headers.returns(held) if held else 0,
+        returns=returns,
         spoilt=spoilt,
     )
 
 
 def due_later(one: Arrived, now: datetime) -> datetime | None:
     """Say when a message is due that came out of the longest delay and has to go round again."""
-    held = one.properties.headers
-    if not held or headers.DUE not in held:
+    if headers.DUE_AS_BYTES not in one.properties:
         return None
     try:
-        due = headers.due(held)
-    except MalformedEventError:
+        due = headers.due(_READER.read(one.properties)[0])
+    except (MalformedEventError, *_UNREADABLE):
         return None
     return due if due is not None and due - now > _EARLY else None

@@ -23,6 +23,7 @@ RETURNS = "headway-returns"
 """How often it came back before its message was published anew."""
 DUE = "headway-due"
 """When it is due, if that is later than any delay queue reaches."""
+DUE_AS_BYTES = DUE.encode()
 
 _COUNT = "x-delivery-count"
 OF_A_NEW_MESSAGE = {_COUNT: 0}

@@ -12,6 +12,7 @@ from pika.channel import Channel
 
 from headway.adapters.rabbitmq.connecting import words
 from headway.adapters.rabbitmq.io import IoThread
+from headway.adapters.rabbitmq.reading import Connection
 from headway.core.secrets import hidden
 
 _LOG = logging.getLogger("headway")
@@ -44,7 +45,7 @@ class Link:
         self._purpose = purpose
         self._opened = opened
         self._lost = lost
-        self._connection: pika.SelectConnection | None = None
+        self._connection: Connection | None = None
         self._channel: Channel | None = None
         self._pause = _FIRST_PAUSE
         self._gone_since: float | None = None
@@ -59,7 +60,7 @@ class Link:
     def connect(self) -> None:
         if self._closing is not None:
             return
-        self._connection = pika.SelectConnection(
+        self._connection = Connection(
             self._parameters,
             on_open_callback=self._connected,
             on_open_error_callback=self._refused,

@@ -3,8 +3,6 @@
 from collections import deque
 from typing import NamedTuple
 
-import pika
-
 
 class Arrived(NamedTuple):
     """A message as it came from the broker."""
@@ -14,7 +12,8 @@ class Arrived(NamedTuple):
     tag: int
     source: str
     """The queue at the broker."""
-    properties: pika.BasicProperties
+    properties: bytes
+    """As they came."""
     body: bytes
 
 

@@ -58,6 +58,10 @@ class Taker:
         self._io_epoch = 0
         self._last_tag = 0
         self._sources: dict[str, Source] = {}
+        self._consumers: dict[bytes, Source] = {}
+        """Those of the present channel, by their tags."""
+        self._known: set[bytes] = set()
+        """Those of them that are not being cancelled."""
         self._woken = False
         self._numbers = 0
 
@@ -158,6 +162,8 @@ class Taker:
         self._io_epoch += 1
         self._channel = channel
         self._last_tag = 0
+        self._consumers, self._known = {}, set()
+        channel.connection.hand_on(channel.channel_number, self._known.__contains__, self._arrive)
         channel.add_on_cancel_callback(self._cancelled)
         self._tell(partial(self._begin_epoch, self._io_epoch))
         channel.connection.channel(on_open_callback=self._live)
@@ -190,9 +196,9 @@ class Taker:
         if channel is None or not channel.is_open:
             return  # it is done when there is a channel
         channel.basic_qos(prefetch_count=more)
-        channel.basic_consume(
-            source.name, partial(self._arrive, self._io_epoch, source), consumer_tag=tag
-        )
+        self._consumers[tag.encode()] = source
+        self._known.add(tag.encode())
+        channel.basic_consume(source.name, self._arrive_late, consumer_tag=tag)
 
     def _cancel(self, names: Sequence[str], done: Callable[[], None]) -> None:
         channel = self._channel
@@ -208,6 +214,7 @@ class Taker:
             if source is not None:
                 left.update(source.windows)
                 source.windows = {}
+        self._known.difference_update(tag.encode() for tag in left)
         if channel is None or not channel.is_open or not left:
             done()
             return
@@ -216,23 +223,23 @@ class Taker:
         for tag in tuple(left):
             channel.basic_cancel(tag, callback=cancelled)
 
-    def _arrive(
-        self,
-        epoch: int,
-        source: Source,
-        _channel: Channel,
-        method: pika.spec.Basic.Deliver,
-        properties: pika.BasicProperties,
-        body: bytes,
-    ) -> None:
-        tag = method.delivery_tag
-        self._count_to(tag, epoch)
-        source.arrived.append(Arrived(epoch, tag, source.name, properties, body))
+    def _arrive(self, consumer: bytes, tag: int, properties: bytes, body: bytes) -> None:
+        if tag != self._last_tag + 1:
+            # pika gives back by itself what arrives for a consumer that is being cancelled.
+            skipped = range(self._last_tag + 1, tag)
+            self._tell(partial(self._skip, self._io_epoch, skipped))
+        self._last_tag = tag
+        source = self._consumers[consumer]
+        source.arrived.append(Arrived(self._io_epoch, tag, source.name, properties, body))
         if not self._woken:
             self._woken = True
             # When all that the socket holds has been read: to wake somebody costs as much as
             # several messages.
             self._io.later(0, self._tell_of_news)
+
+    def _arrive_late(self, *delivery: object) -> None:
+        """Never called: known consumers are read by `reading`, others are being cancelled."""
+        raise AssertionError(f"pika read a delivery of a known consumer: {delivery}")
 
     def _tell_of_news(self) -> None:
         self._woken = False
@@ -262,12 +269,6 @@ class Taker:
         _body: bytes,
     ) -> None:
         self.beats += 1
-
-    def _count_to(self, tag: int, epoch: int) -> None:
-        if tag != self._last_tag + 1:
-            # pika gives back by itself what arrives for a consumer that is being cancelled.
-            self._tell(partial(self._skip, epoch, range(self._last_tag + 1, tag)))
-        self._last_tag = tag
 
     def _cancelled(self, frame: pika.frame.Method) -> None:
         """The broker has ended a consumer: its queue was deleted, or has lost its leader."""
