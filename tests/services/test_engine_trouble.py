@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import timedelta
@@ -29,7 +29,10 @@ class Unreliable:
         self.left = times
         self._afterwards = afterwards
 
-    def __getattr__(self, name: str) -> Callable[..., Awaitable[Any]]:
+    def __getattr__(self, name: str) -> Any:
+        if not callable(getattr(self._port, name)):
+            return getattr(self._port, name)
+
         async def call(*args: Any, **kwargs: Any) -> Any:
             fails = name == self._method and self.left > 0
             if fails:

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
+from headway.core.beginning import Beginning, Begun
 from headway.core.letter import Letter
 from headway.core.travel import Travel
 from headway.core.writes import Document
@@ -106,6 +107,7 @@ class FaultyFinisher:
     def __init__(self, process: Process, finisher: Finisher) -> None:
         self._process = process
         self._finisher = finisher
+        self.at_once = finisher.at_once
 
     async def finish(self, units: Sequence[Unit]) -> Sequence[Finish]:
         some = units[: self._process.disks.faults.some(len(units))]
@@ -252,11 +254,12 @@ class FaultyDocuments:
             "fetch", lambda: self._documents.find(collection, where, limit)
         )
 
-    async def begin(
-        self, collection: str, ids: Sequence[str], operation: str, now: datetime
-    ) -> Mapping[str, Document]:
+    async def begin(self, beginnings: Sequence[Beginning]) -> Sequence[Mapping[str, Begun]]:
+        return await self._process.step("fetch", lambda: self._documents.begin(beginnings))
+
+    async def renew(self, collection: str, tokens: Mapping[str, str], until: datetime) -> int:
         return await self._process.step(
-            "fetch", lambda: self._documents.begin(collection, ids, operation, now)
+            "fetch", lambda: self._documents.renew(collection, tokens, until)
         )
 
 

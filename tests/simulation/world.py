@@ -12,7 +12,8 @@ from headway.ports.bus import Delivery, Message
 from headway.runtime.failed import FailedQueues
 from headway.runtime.failed_sending import again
 from headway.runtime.publisher import Publisher, message_of
-from headway.runtime.worker import Worker, WorkerSettings
+from headway.runtime.worker import Worker
+from headway.runtime.worker_settings import WorkerSettings
 from tests.simulation.engines import Parts
 from tests.simulation.faults import Faults
 from tests.simulation.ports import FaultyBus

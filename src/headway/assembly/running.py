@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from headway.assembly.engine import open_engine
 from headway.assembly.reporting import error_reporter
 from headway.assembly.retrying import CHANCE, CLOCK, LOGS
-from headway.assembly.settings import retry_config
+from headway.assembly.settings import retry_config, sweep_settings
 from headway.assembly.terminal import Terminal
 from headway.core.errors import ConfigurationError
 from headway.ports.engine import Engine
@@ -18,7 +18,8 @@ from headway.ports.observer import Observer
 from headway.runtime.observers import Observers
 from headway.runtime.reports import ReportObserver
 from headway.runtime.service import Service
-from headway.runtime.worker import Worker, WorkerSettings
+from headway.runtime.worker import Worker
+from headway.runtime.worker_settings import WorkerSettings
 
 _LOG = logging.getLogger("headway")
 
@@ -54,7 +55,9 @@ async def run_services(
         observer=Observers(*observers),
         retry=retry,
         settings=settings,
+        sweep=sweep_settings() if settings is not None and settings.requeue_at_start else None,
         name=f"{socket.gethostname()}:{os.getpid()}",
+        beats_in_thread=True,
     )
     loop = asyncio.get_running_loop()
     taken = _take_signals(loop, worker)

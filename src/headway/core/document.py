@@ -1,33 +1,65 @@
-"""The fields by which documents take part in recovery, and what an attempt does to them."""
+"""The fields by which documents take part in recovery, and how they are read.
 
-from datetime import datetime
+Other programs write documents too, and older ones: every field may be missing, or hold something
+that was never meant. What cannot be read counts as not there.
+"""
 
-from headway.core.travel import instant
-from headway.core.writes import Document
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
 
 STATUS = "status"
-PROCESSED = "processed"
-FAILED = "failed"
 ATTEMPT_COUNT = "attemptCount"
 LAST_ATTEMPT_TIME = "lastAttemptTime"
 LAST_OPERATION = "lastOperation"
+LAST_FAILED_AT = "lastFailedAt"
+LAST_ERROR = "lastError"
+CREATED_AT = "createdAt"
+
+LEASE_TOKEN = "leaseToken"  # noqa: S105 (the name of a field)
+LEASE_UNTIL = "leaseUntil"
+"""A worker has it in hand, until then."""
+
+CLAIM_TOKEN = "claimToken"  # noqa: S105 (the name of a field)
+CLAIM_UNTIL = "claimUntil"
+CLAIM_BEFORE = "claimBefore"
+"""A sweeper has counted an attempt and is publishing its event; and what it found before."""
+
+SWEEP_GENERATION = "sweepGeneration"
+"""How often sweepers have claimed it. It only rises: a reset does not lower it."""
+RETRY_AT = "retryAt"
+"""Not before then, as a person decided."""
+
+TIMES = (LAST_ATTEMPT_TIME, LAST_FAILED_AT, CREATED_AT, LEASE_UNTIL, CLAIM_UNTIL, RETRY_AT)
+
+FARTHEST_AHEAD = timedelta(hours=1)
+"""Clocks differ by less. A time beyond this is no time at all: nobody waits for the year 3000."""
 
 
-def begun(document: Document, operation: str, now: datetime) -> Document | None:
-    """Give a document as it is once an operation has begun to work on it; None: it is processed.
+def count(document: Mapping[str, Any], field: str) -> int:
+    """Read a number of times; whatever is none, is 0."""
+    value = document.get(field)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
+        return 0
+    return int(min(value, 1_000_000))
 
-    An operation counts once, however often it is begun.
-    """
-    if document.get(STATUS) == PROCESSED:
+
+def moment(value: object) -> datetime | None:
+    """Read an instant. A time without a zone is UTC, which is what stores mean by it."""
+    if isinstance(value, str):
+        try:
+            value = datetime.fromisoformat(value)
+        except ValueError:
+            return None
+    if not isinstance(value, datetime):
         return None
-    counted = document.get(ATTEMPT_COUNT)
-    if not isinstance(counted, int):  # somebody else wrote it, or nobody has yet
-        counted = 0
-    if document.get(LAST_OPERATION) != operation:
-        counted += 1
-    return {
-        **document,
-        ATTEMPT_COUNT: counted,
-        LAST_OPERATION: operation,
-        LAST_ATTEMPT_TIME: instant(now),
-    }
+    try:
+        return value.astimezone(UTC) if value.tzinfo else value.replace(tzinfo=UTC)
+    except OverflowError:  # the year 1 in a zone where it is still the year 0
+        return None
+
+
+def past(value: object, now: datetime) -> datetime | None:
+    """Read an instant at which something happened; one that is still far ahead is none."""
+    read = moment(value)
+    return None if read is None or read > now + FARTHEST_AHEAD else read

@@ -67,6 +67,14 @@ LOST = Finish(Outcome.LOST)
 class Finisher(Protocol):
     """Carries units out."""
 
+    @property
+    def at_once(self) -> int:
+        """How many groups it carries out side by side: 1 where each is one commit on one file.
+
+        More where most of the time is spent waiting for an answer.
+        """
+        ...
+
     async def finish(self, units: Sequence[Unit]) -> Sequence[Finish]:
         """Finish each on its own: one that is refused takes none of the others with it.
 

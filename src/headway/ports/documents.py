@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Protocol
 
+from headway.core.beginning import Beginning, Begun
 from headway.core.writes import Document
 
 
@@ -20,12 +21,14 @@ class Documents(Protocol):
         """Give documents whose fields hold these values, in the order of their ids."""
         ...
 
-    async def begin(
-        self, collection: str, ids: Sequence[str], operation: str, now: datetime
-    ) -> Mapping[str, Document]:
-        """Count an attempt of each document, once for each operation, and give them as they are.
+    async def begin(self, beginnings: Sequence[Beginning]) -> Sequence[Mapping[str, Begun]]:
+        """Let operations begin, each with the documents that are there; `begun` says what it means.
 
-        Where `lastOperation` is another one, `attemptCount` goes up by one and `lastOperation` is
-        set; `lastAttemptTime` is now, in any case. Processed ones stay untouched.
+        Every document is decided and changed as one: of many who begin at the same time, one after
+        the other does.
         """
+        ...
+
+    async def renew(self, collection: str, tokens: Mapping[str, str], until: datetime) -> int:
+        """Prolong leases, given by document; say how many still bear their token."""
         ...

@@ -1,14 +1,29 @@
 """An engine: the ports that belong together."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 
 from headway.ports.bus import Bus, Queue
+from headway.ports.candidates import Candidates
 from headway.ports.commit import Finisher
+from headway.ports.desk import DocumentDesk
 from headway.ports.documents import Documents
+from headway.ports.leases import Leases
 from headway.ports.letters import Letters
 from headway.ports.places import Places
 from headway.ports.records import DoneRecords
+from headway.ports.totals import Totals
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sweeping:
+    """What a sweeper, and an operator of documents, need of a store."""
+
+    candidates: Candidates
+    desk: DocumentDesk
+    leases: Leases
+    totals: Totals
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +42,21 @@ class Engine:
     """Makes sure of a store that the bus does not know of, before anything is taken."""
     close_store: Callable[[], Awaitable[None]] | None = None
     """Lets go of a store that the bus does not know of."""
+    aside: Callable[[], AbstractAsyncContextManager[Documents]] | None = None
+    """Gives the documents over connections of their own. None: they serve any event loop."""
+    bodies_wait: bool = False
+    """True: bodies of `work.transaction` are coroutine functions; else they are plain ones."""
+    sweeping: Sweeping | None = None
+    """None: there is no store, so nothing can be swept."""
+
+    @asynccontextmanager
+    async def documents_aside(self) -> AsyncIterator[Documents]:
+        """Give the documents for use in another event loop."""
+        if self.aside is None:
+            yield self.documents
+        else:
+            async with self.aside() as documents:
+                yield documents
 
     async def open(self, queues: Sequence[Queue]) -> None:
         """Make sure of the store, and declare queues; safe to repeat."""

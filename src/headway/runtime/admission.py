@@ -1,18 +1,19 @@
 """Admit what was taken: read it, recognise what has ended before, and tell suspects apart."""
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from headway.core.beginning import Beginning, Begun, How
 from headway.core.catalogue import EVERYTHING
-from headway.core.document import PROCESSED, STATUS
+from headway.core.document import LEASE_UNTIL, moment
 from headway.core.failure import Verdict
 from headway.ports.bus import SUSPECT_AFTER, Delivery
 from headway.ports.clock import Clock
 from headway.ports.engine import Engine
 from headway.ports.records import is_same_or_done, key_after
 from headway.runtime.attempt import Attempt, Ending
+from headway.runtime.lease_keeping import LeaseKeeper
 from headway.runtime.recover import Recovery
 
 CONDEMNED_AFTER = 2
@@ -35,7 +36,14 @@ class Admitted:
 class Admission:
     """Stands between the bus and the lanes."""
 
-    def __init__(self, recoveries: Mapping[str, Recovery], engine: Engine, clock: Clock) -> None:
+    def __init__(
+        self,
+        recoveries: Mapping[str, Recovery],
+        engine: Engine,
+        clock: Clock,
+        leases: LeaseKeeper,
+    ) -> None:
+        self._leases = leases
         self._recoveries = recoveries
         self._engine = engine
         self._clock = clock
@@ -51,10 +59,12 @@ class Admission:
             else:
                 read.append(found)
         new = await self._new(read, admitted)
-        superseded = await self._superseded(new, now)
+        superseded = await self._begin(new, now)
         for attempt in new:
             if attempt.unfit is not None:
                 admitted.endings.append(attempt.recovery.failed(attempt, attempt.unfit, now))
+            elif attempt.busy_until is not None:
+                admitted.endings.append(attempt.recovery.postponed(attempt, attempt.busy_until))
             elif attempt in superseded:
                 admitted.endings.append(attempt.recovery.superseded(attempt, now))
             elif attempt.delivery.returns < SUSPECT_AFTER:
@@ -89,29 +99,68 @@ class Admission:
             looked_for = again
         return [attempt for attempt in read if attempt not in ended] if ended else read
 
-    async def _superseded(self, new: Sequence[Attempt], now: datetime) -> set[Attempt]:
-        """Count attempts with their documents; give those whose documents are all processed."""
-        about = [attempt for attempt in new if attempt.subscription.documents]
+    async def _begin(self, new: Sequence[Attempt], now: datetime) -> set[Attempt]:
+        """Begin with the documents of each; give those that come too late for all of theirs."""
+        about = [attempt for attempt in new if attempt.subscription.lifecycle is not None]
         if not about:
             return set()
-        # Side by side, so that the engine can put them into one commit.
-        over = await asyncio.gather(*(self._is_over(attempt, now) for attempt in about))
-        return {attempt for attempt, is_over in zip(about, over, strict=True) if is_over}
+        beginnings = [self._beginning(attempt, now) for attempt in about]
+        answers = await self._ask(about, beginnings)
+        over: set[Attempt] = set()
+        for attempt, beginning, answer in zip(about, beginnings, answers, strict=True):
+            attempt.token = beginning.token
+            attempt.documents = _ids(answer, How.BEGUN)
+            attempt.busy_until = _busy_until(answer, now)
+            if attempt.busy_until is not None:
+                await self._let_go(attempt, now)
+            elif len(_ids(answer, How.OVER)) == len(set(beginning.ids)):
+                over.add(attempt)
+            else:
+                self._leases.keep(attempt)
+        return over
 
-    async def _is_over(self, attempt: Attempt, now: datetime) -> bool:
-        documents = attempt.subscription.documents
-        assert documents is not None  # noqa: S101 (the caller looked)
-        ids = attempt.subscription.ids(attempt.event)
+    def _beginning(self, attempt: Attempt, now: datetime) -> Beginning:
+        subscription, travel = attempt.subscription, attempt.travel
+        lifecycle = subscription.lifecycle
+        assert lifecycle is not None  # noqa: S101 (the caller looked)
+        return Beginning(
+            lifecycle=lifecycle,
+            ids=tuple(subscription.ids(attempt.event)),
+            operation=travel.operation,
+            now=now,
+            token="" if lifecycle.lease is None else self._leases.token(travel.operation),
+            deliberate=travel.requeues > 0,
+        )
+
+    async def _ask(
+        self, about: Sequence[Attempt], beginnings: Sequence[Beginning]
+    ) -> Sequence[Mapping[str, Begun]]:
+        """Begin all at once; if the store refuses that, find out whose fault it is."""
         try:
-            found = await self._engine.documents.begin(
-                documents[0], ids, attempt.travel.operation, now
-            )
+            return await self._engine.documents.begin(beginnings)
         except Exception as error:
             if EVERYTHING.classify(error).verdict is not Verdict.PERMANENT:
                 raise  # the engine is away, and everybody waits for it
-            attempt.unfit = error
-            return False
-        attempt.documents = tuple(each for each in ids if each in found)
-        return len(attempt.documents) == len(ids) and all(
-            found[each].get(STATUS) == PROCESSED for each in ids
-        )
+            if len(about) == 1:
+                about[0].unfit = error
+                return [{}]
+        return [
+            (await self._ask([attempt], [beginning]))[0]
+            for attempt, beginning in zip(about, beginnings, strict=True)
+        ]
+
+    async def _let_go(self, attempt: Attempt, now: datetime) -> None:
+        """Give up the leases of an event that has to wait for another one of its documents."""
+        lifecycle = attempt.subscription.lifecycle
+        if lifecycle is not None and attempt.documents:
+            tokens = dict.fromkeys(attempt.documents, attempt.token)
+            await self._engine.documents.renew(lifecycle.collection, tokens, now)
+
+
+def _ids(answer: Mapping[str, Begun], how: How) -> tuple[str, ...]:
+    return tuple(one for one, begun in answer.items() if begun.how is how)
+
+
+def _busy_until(answer: Mapping[str, Begun], now: datetime) -> datetime | None:
+    busy = [begun.document for begun in answer.values() if begun.how is How.BUSY]
+    return max((moment(each.get(LEASE_UNTIL)) or now for each in busy), default=None)

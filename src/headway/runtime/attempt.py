@@ -21,8 +21,9 @@ class Attempt:
     """A delivery that could be read, on its way through its handler."""
 
     __slots__ = (
-        "buffer", "delivery", "documents", "ended", "event", "idempotency_key", "is_probe", "key",
-        "recovery", "reruns", "seconds", "started", "subscription", "travel", "unfit",
+        "buffer", "busy_until", "delivery", "documents", "ended", "event", "idempotency_key",
+        "is_probe", "key", "recovery", "reruns", "seconds", "started", "subscription", "token",
+        "travel", "unfit",
     )  # fmt: skip
 
     def __init__(  # noqa: PLR0917 (made for every event: keywords cost time)
@@ -54,7 +55,11 @@ class Attempt:
         self.unfit: Exception | None = None
         """Why it cannot be begun."""
         self.documents: tuple[str, ...] = ()
-        """Of the documents that the event is about, the ones that are there."""
+        """Of the documents that the event is about, the ones that it has begun to work on."""
+        self.token = ""
+        """Whose leases they bear, where they have any."""
+        self.busy_until: datetime | None = None
+        """Somebody else has one of them in hand."""
 
 
 class Ending(msgspec.Struct, eq=False):

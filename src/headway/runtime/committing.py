@@ -1,12 +1,14 @@
 """Commit what has ended, in groups, and tell what has become true."""
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 
 from headway.core.backoff import AddedJitter, Exponential
 from headway.core.catalogue import TRANSACTIONS
-from headway.core.errors import KeyTakenError
+from headway.core.document import LEASE_TOKEN
+from headway.core.errors import ConditionLostError, KeyTakenError
 from headway.core.facts import (
     DocumentsSkipped,
     DuplicatesRecognised,
@@ -43,6 +45,7 @@ class Committer:
         *,
         rerun: Callable[[Attempt, timedelta], None],
         settled: Callable[[int], None],
+        released: Callable[[Attempt], None],
         handled: Callable[[Sequence[Attempt]], None],
         unhandled: Callable[[Ending], None],
         tell: Callable[[Fact], None],
@@ -53,18 +56,23 @@ class Committer:
         self._persistent = Persistent(clock, chance)
         self._rerun = rerun
         self._settled = settled
+        self._released = released
         self._handled = handled
         self._unhandled = unhandled
         self._tell = tell
         self._endings: list[Ending] = []
-        self._there = asyncio.Event()
-        self._committing = False
+        self._free: deque[asyncio.Future[None]] = deque()
+        self._committing = 0
         self._idle = asyncio.Event()
 
     def put(self, ending: Ending) -> None:
         """Have an ending committed."""
         self._endings.append(ending)
-        self._there.set()
+        while self._free:
+            free = self._free.popleft()
+            if not free.done():
+                free.set_result(None)
+                break
 
     async def flush(self) -> None:
         """Wait until everything that was put has been committed."""
@@ -74,15 +82,27 @@ class Committer:
 
     async def run(self) -> None:
         """Commit until cancelled."""
+        runs = [asyncio.create_task(self._run()) for _ in range(self._finisher.at_once)]
+        try:
+            ended, _ = await asyncio.wait(runs, return_when=asyncio.FIRST_COMPLETED)
+            for run in ended:
+                run.result()  # they never end by themselves: raise what ended this one
+        finally:
+            for run in runs:
+                run.cancel()
+            await asyncio.gather(*runs, return_exceptions=True)
+
+    async def _run(self) -> None:
         while True:
-            await self._there.wait()
-            self._there.clear()
-            self._committing = True
             while self._endings:
                 group, self._endings = self._endings, []
+                self._committing += 1
                 self._take_down(group, await self._finish(group))
-            self._committing = False
+                self._committing -= 1
             self._idle.set()
+            free = asyncio.get_running_loop().create_future()
+            self._free.append(free)
+            await free
 
     async def _finish(self, group: Sequence[Ending]) -> Sequence[Finish]:
         units = [ending.unit for ending in group]
@@ -100,6 +120,8 @@ class Committer:
                 continue
             settled += 1
             attempt = ending.attempt
+            if attempt is not None and attempt.token:
+                self._released(attempt)
             if ending.handled and attempt is not None and finish.outcome is Outcome.COMMITTED:
                 handled.setdefault(id(attempt.subscription), []).append(attempt)
             if ending.facts or not ending.handled or finish is not COMMITTED:
@@ -147,6 +169,12 @@ class Committer:
             # Read again it finds the record of that work, and goes by another key.
             self.put(ending.recovery.handed_back(attempt))
             return
+        if attempt is not None and _is_lease_lost(error):
+            # Somebody else has taken its documents up. What comes of that is seen when it comes
+            # back: it waits for them, or has been overtaken.
+            self._tell(_in_vain(attempt, Outcome.LOST))
+            self.put(ending.recovery.handed_back(attempt))
+            return
         if attempt is None or not ending.handled:
             # Only the status of a document can be refused here; it has gone.
             self.put(ending.recovery.without_status(ending))
@@ -157,6 +185,10 @@ class Committer:
             self._rerun(attempt, _BETWEEN_RERUNS.delay(attempt.reruns, self._chance.draw()))
         else:
             self.put(ending.recovery.failed(attempt, error, self._clock.now()))
+
+
+def _is_lease_lost(error: Exception) -> bool:
+    return isinstance(error, ConditionLostError) and error.field == LEASE_TOKEN
 
 
 def _in_vain(attempt: Attempt, outcome: Outcome) -> Fact:

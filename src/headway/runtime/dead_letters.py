@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from headway.core.action import Reason
-from headway.core.document import FAILED, STATUS
+from headway.core.document import LEASE_TOKEN
 from headway.core.event import DoneKey, Event, encode
 from headway.core.facts import DeadLettered
 from headway.core.failure import Failure, words
@@ -59,7 +59,7 @@ def dead(
             ended=Ended.FAILED,
             at=now,
         ),
-        writes=status_writes(attempt, FAILED),
+        writes=status_writes(attempt, error, now),
         outgoing=_failed_event(attempt, travel, error, now),
         letter=letter,
         failed_queue=recovery.service.failed_queue,
@@ -114,12 +114,20 @@ def unread(
     return Ending(unit, recovery, None, (told,), error=error)
 
 
-def status_writes(attempt: Attempt, status: str) -> tuple[Write, ...]:
-    """Set the status of the documents that an event is about, of those that are there."""
-    if attempt.subscription.documents is None:
+def status_writes(
+    attempt: Attempt, error: BaseException | None = None, now: datetime | None = None
+) -> tuple[Write, ...]:
+    """Set the status of the documents that an event has begun to work on."""
+    lifecycle = attempt.subscription.lifecycle
+    if lifecycle is None:
         return ()
-    collection, _ = attempt.subscription.documents
-    return tuple(Update(collection, each, {STATUS: status}) for each in attempt.documents)
+    if error is None or now is None:
+        changes = lifecycle.on_success()
+    else:
+        message = hidden(words(error))[:LONGEST_MESSAGE]
+        changes = lifecycle.on_failure(type(error).__name__, message, now)
+    expect = {LEASE_TOKEN: attempt.token} if attempt.token else None
+    return tuple(Update(lifecycle.collection, each, changes, expect) for each in attempt.documents)
 
 
 def _letter(

@@ -6,8 +6,9 @@ key, was sent anew and done.
 
 from collections.abc import Mapping, Sequence
 
-from headway.core.document import LAST_OPERATION, PROCESSED, STATUS
+from headway.core.document import LAST_OPERATION
 from headway.core.letter import Letter
+from headway.core.lifecycle import Lifecycle, State
 from headway.core.writes import Document
 from headway.ports.documents import Documents
 from headway.ports.records import SWALLOWS, DoneRecord, DoneRecords, key_after
@@ -67,14 +68,13 @@ async def _by_documents(documents: Documents, letters: Sequence[Letter]) -> froz
 def is_superseded(letter: Letter, documents: Mapping[str, Document]) -> bool:
     """Say whether every document that a letter is about has left it behind."""
     return bool(letter.document_ids) and all(
-        one in documents and _left_behind(documents[one], letter.operation)
-        for one in letter.document_ids
+        one in documents and _left_behind(documents[one], letter) for one in letter.document_ids
     )
 
 
-def _left_behind(document: Document, operation: str) -> bool:
+def _left_behind(document: Document, letter: Letter) -> bool:
     """A document that was reset, without an operation of its own, still waits for this one."""
-    if document.get(STATUS) == PROCESSED:
+    if Lifecycle(letter.collection).state(document) is State.PROCESSED:
         return True
     last = document.get(LAST_OPERATION)
-    return last is not None and last != operation
+    return last is not None and last != letter.operation

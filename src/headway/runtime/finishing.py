@@ -67,6 +67,8 @@ async def dispatch_left_over(
 class StoreThenBus:
     """The finisher for a bus with a store beside it."""
 
+    at_once = 1
+
     def __init__(self, store: Store, records: DoneRecords, bus: Bus, letters: Letters) -> None:
         self._store = store
         self._records = records

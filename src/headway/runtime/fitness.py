@@ -1,6 +1,7 @@
 """Which services can run together."""
 
 from collections.abc import Sequence
+from datetime import timedelta
 
 from headway.core.errors import ConfigurationError
 from headway.runtime.service import Service
@@ -35,3 +36,10 @@ def refuse_without_store(services: Sequence[Service]) -> None:
                     f"service {service.name!r}, with documents={subscription.documents!r} for "
                     f"{subscription.event_type},"
                 )
+
+
+def shortest_lease(services: Sequence[Service]) -> timedelta | None:
+    """Give the shortest lease on documents that any of them takes."""
+    lifecycles = [each.lifecycle for service in services for each in service.subscriptions.values()]
+    leases = [each.lease for each in lifecycles if each is not None and each.lease is not None]
+    return min(leases, default=None)

@@ -1,10 +1,12 @@
 """Make an engine out of a bus of one system and a store of another, or of a bus alone."""
 
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
 from headway.ports.bus import Bus
 from headway.ports.documents import Documents
-from headway.ports.engine import Engine
+from headway.ports.engine import Engine, Sweeping
 from headway.ports.letters import Letters
 from headway.ports.places import Ends, Places
 from headway.ports.records import Decisions, DoneRecords
@@ -34,6 +36,12 @@ class StoreParts(Store, Decisions, Protocol):
     def documents(self) -> Documents: ...
     @property
     def ends(self) -> Ends: ...
+    @property
+    def sweeping(self) -> Sweeping | None: ...
+    @property
+    def bodies_wait(self) -> bool: ...
+    @property
+    def aside(self) -> Callable[[], AbstractAsyncContextManager[Documents]] | None: ...
     async def open(self) -> None: ...
     async def close(self) -> None: ...
 
@@ -50,6 +58,9 @@ def with_store(parts: BusParts, store: StoreParts) -> Engine:
         places=JoinedPlaces(parts.places, parts.letters, store.ends),
         open_store=store.open,
         close_store=store.close,
+        aside=store.aside,
+        bodies_wait=store.bodies_wait,
+        sweeping=store.sweeping,
     )
 
 

@@ -17,11 +17,11 @@ from headway.core.errors import HandlerTimeoutError
 from headway.core.event import Event, new_event_id
 from headway.ports.chance import Chance
 from headway.ports.clock import Clock
-from headway.ports.documents import Documents
+from headway.ports.engine import Engine
 from headway.runtime.attempt import Attempt, Ending
 from headway.runtime.blocking import BlockingWork
 from headway.runtime.service import Handler
-from headway.runtime.work import Buffer, Work
+from headway.runtime.work import Around, Buffer, Work
 
 
 class Lanes:
@@ -30,7 +30,7 @@ class Lanes:
     def __init__(
         self,
         concurrency: int,
-        documents: Documents,
+        engine: Engine,
         clock: Clock,
         chance: Chance,
         *,
@@ -38,7 +38,7 @@ class Lanes:
         broken: Callable[[], None],
     ) -> None:
         self._concurrency = concurrency
-        self._documents = documents
+        self._around = Around(engine.documents, clock.now, self._new_id, engine.bodies_wait)
         self._clock = clock
         self._chance = chance
         self._ended = ended
@@ -143,8 +143,9 @@ class Lanes:
         if held_back is not None:
             return held_back
         attempt.started = now
-        buffer = attempt.buffer = Buffer(attempt.key, self._documents, self._new_id)
-        work = Work(buffer, attempt.travel.attempt, self._clock.now)
+        lifecycles = recovery.service.lifecycles_by_name
+        buffer = attempt.buffer = Buffer(attempt.key, self._around, lifecycles)
+        work = Work(buffer, attempt.travel.attempt)
         try:
             if not subscription.is_coroutine:
                 await self._in_thread(attempt, work, buffer)

@@ -8,7 +8,6 @@ from datetime import datetime
 import msgspec
 
 from headway.core.action import DeadLetter, Park, Reason
-from headway.core.document import PROCESSED
 from headway.core.errors import CrashLoopError, MalformedEventError, UnroutableEventError
 from headway.core.event import decode, open_envelope, read_data
 from headway.core.facts import (
@@ -122,7 +121,7 @@ class Recovery:
         assert buffer is not None  # noqa: S101 (it was there for the handler)
         writes = buffer.writes
         if attempt.documents:
-            writes = [*writes, *status_writes(attempt, PROCESSED)]
+            writes = [*writes, *status_writes(attempt)]
         unit = Unit(
             delivery=attempt.delivery,
             then=_DONE,
@@ -186,6 +185,10 @@ class Recovery:
         )
         unit = _moved(attempt, Parked(due, attempt.travel.parked_at(now)))
         return Ending(unit, self, attempt, (fact,))
+
+    def postponed(self, attempt: Attempt, until: datetime) -> Ending:
+        """Somebody else has one of its documents in hand: let it wait, and count nothing."""
+        return Ending(_moved(attempt, Later(until, attempt.travel)), self, attempt)
 
     def handed_back(self, attempt: Attempt) -> Ending:
         """Nothing has happened to it."""

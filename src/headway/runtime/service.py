@@ -14,13 +14,17 @@ from headway.core.classify import Classifier
 from headway.core.errors import ConfigurationError
 from headway.core.event import Event, exact_key, idempotency_key
 from headway.core.health import FloodRule, OutageRule
+from headway.core.lifecycle import Lifecycle
 from headway.core.policy import RetryConfig, RetryPolicy
 from headway.core.routing import checked_name, failed_queue_name, queue_name
+from headway.core.writes import Document
 from headway.ports.bus import Queue
 
 Handler = Callable[..., Any]
 H = TypeVar("H", bound=Handler)
 Dedup = str | Callable[[Event], str]
+Rebuild = Callable[[Document], Any]
+"""Makes the data of an event from the document that the event is about."""
 
 TRANSIENT = RetryPolicy(
     max_attempts=3,
@@ -42,6 +46,9 @@ class Subscription:
     failed: str | None = None
     dedup: Dedup | None = None
     documents: tuple[str, str] | None = None
+    lifecycle: Lifecycle | None = None
+    """Of the documents, where the event is about any."""
+    rebuild: Rebuild | None = None
     data: msgspec.json.Decoder[Any] | None = None
     timeout: timedelta | None = None
 
@@ -73,6 +80,8 @@ class Service:
         failed_queue: Where letters go; `<name>.failed` if not given.
         outage: When a dependency counts as down.
         flood: When a stream of letters is taken for a bad deploy.
+        lifecycles: How documents say where they are, for collections that this service works on
+            or inserts into; without one, by `status`, with three attempts and no lease.
     """
 
     name: str
@@ -82,6 +91,8 @@ class Service:
     failed_queue: str = field(default="", kw_only=True)
     outage: OutageRule = field(default=OutageRule(), kw_only=True)
     flood: FloodRule = field(default=FloodRule(), kw_only=True)
+    lifecycles: Sequence[Lifecycle] = field(default=(), kw_only=True)
+    lifecycles_by_name: dict[str, Lifecycle] = field(default_factory=dict, init=False, repr=False)
     subscriptions: dict[tuple[str, str], Subscription] = field(
         default_factory=dict, init=False, repr=False
     )
@@ -92,6 +103,12 @@ class Service:
         self.failed_queue = checked_name(
             "failed_queue", self.failed_queue or failed_queue_name(self.name)
         )
+        names = [lifecycle.collection for lifecycle in self.lifecycles]
+        for twice in sorted({name for name in names if names.count(name) > 1}):
+            raise ConfigurationError(
+                f"{self.name}: collection {twice!r} has two lifecycles; give it one"
+            )
+        self.lifecycles_by_name.update(zip(names, self.lifecycles, strict=True))
 
     def on(
         self,
@@ -100,6 +117,7 @@ class Service:
         failed: str | None = None,
         dedup: Dedup | None = None,
         documents: tuple[str, str] | None = None,
+        rebuild: Rebuild | None = None,
         data: type | None = None,
         queue: str | None = None,
         timeout: timedelta | None = None,
@@ -112,7 +130,10 @@ class Service:
             dedup: Field of the data that holds the ids by which work is recognised, or a function
                 of the event that gives the key. Without it, the event's own id.
             documents: Collection, and the field of the data that holds the ids of its documents:
-                their attempts are counted and their status is set.
+                their attempts are counted and their status is set, and a sweep finds those that
+                are stuck.
+            rebuild: Makes the data of such an event from a stuck document; without it, the data
+                is that field with the document's id.
             data: A msgspec Struct (or another type that msgspec knows) for the event's data.
             queue: Name of the queue; `<service>.<routing key>` if not given.
             timeout: How long one attempt may take, for coroutines.
@@ -123,6 +144,11 @@ class Service:
         if timeout is not None and timeout <= timedelta():
             raise ConfigurationError(
                 f"timeout={timeout} is not accepted: use a positive timedelta, or None for no limit"
+            )
+        if rebuild is not None and documents is None:
+            raise ConfigurationError(
+                f"rebuild={rebuild!r} is not accepted for {event_type} without documents=: say "
+                "which documents it is about"
             )
         if name == self.failed_queue:
             raise ConfigurationError(
@@ -148,12 +174,18 @@ class Service:
                 failed=failed,
                 dedup=dedup,
                 documents=documents,
+                lifecycle=None if documents is None else self.lifecycle(documents[0]),
+                rebuild=rebuild,
                 data=None if data is None else msgspec.json.Decoder(data),
                 timeout=timeout,
             )
             return handler
 
         return decorate
+
+    def lifecycle(self, collection: str) -> Lifecycle:
+        """Give the lifecycle of a collection: the one that was declared, or the usual one."""
+        return self.lifecycles_by_name.get(collection) or Lifecycle(collection)
 
     def _check_queue(self, queue: str, event_type: str) -> None:
         for taken, other in self.subscriptions:

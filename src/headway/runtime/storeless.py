@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, NoReturn
 
+from headway.core.beginning import Beginning, Begun
 from headway.core.errors import ConfigurationError
 from headway.core.letter import Letter
 from headway.core.writes import Document
@@ -27,6 +28,10 @@ def needs_store(what: str) -> ConfigurationError:
 
 class BusOnly:
     """The finisher for a bus without a store."""
+
+    at_once = 8
+    """So that an event which is put off is sent on its way when it fails, and not when those that
+    failed before it are confirmed."""
 
     def __init__(self, bus: Bus, letters: Letters) -> None:
         self._bus = bus
@@ -92,9 +97,10 @@ class NoDocuments:
     ) -> Sequence[Document]:
         self._refuse(collection)
 
-    async def begin(
-        self, collection: str, _ids: Sequence[str], _operation: str, _now: datetime
-    ) -> Mapping[str, Document]:
+    async def begin(self, beginnings: Sequence[Beginning]) -> Sequence[Mapping[str, Begun]]:
+        self._refuse(beginnings[0].lifecycle.collection if beginnings else "")
+
+    async def renew(self, collection: str, _tokens: Mapping[str, str], _until: datetime) -> int:
         self._refuse(collection)
 
     def _refuse(self, collection: str) -> NoReturn:

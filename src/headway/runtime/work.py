@@ -8,6 +8,7 @@ import inspect
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from hashlib import sha256
 from typing import Any
@@ -16,6 +17,7 @@ import msgspec
 
 from headway.core.errors import DocumentNotFoundError, WorkOverError
 from headway.core.event import Event, decode, encode
+from headway.core.lifecycle import Lifecycle
 from headway.core.routing import checked_name
 from headway.core.travel import Travel, instant
 from headway.core.writes import (
@@ -39,15 +41,28 @@ _BEGINS_WITH_TIME = re.compile(
 )
 
 
+@dataclass(frozen=True, slots=True)
+class Around:
+    """What the work of all handlers in a worker has in common."""
+
+    store: Documents
+    now: Callable[[], datetime]
+    new_id: Callable[[], str]
+    bodies_wait: bool = False
+    """Bodies are coroutine functions, because the store's driver has to be awaited."""
+
+
 class Buffer:
     """What has been written and published so far."""
 
-    __slots__ = ("bodies", "key", "new_id", "outgoing", "over", "store", "writes")
+    __slots__ = ("around", "bodies", "key", "lifecycles", "outgoing", "over", "store", "writes")
 
-    def __init__(self, key: str, store: Documents, new_id: Callable[[], str]) -> None:
+    def __init__(self, key: str, around: "Around", lifecycles: Mapping[str, Lifecycle]) -> None:
         self.key = key
-        self.store = store
-        self.new_id = new_id
+        self.around = around
+        self.lifecycles = lifecycles
+        """Of collections whose new documents get the fields that recovery needs."""
+        self.store = around.store
         self.over = False
         self.writes: list[Write] = []
         self.outgoing: list[Message] = []
@@ -61,13 +76,12 @@ class Buffer:
 class Work:
     """Given to a handler with its event."""
 
-    __slots__ = ("_buffer", "_now", "attempt")
+    __slots__ = ("_buffer", "attempt")
 
-    def __init__(self, buffer: Buffer, attempt: int, now: Callable[[], datetime]) -> None:
+    def __init__(self, buffer: Buffer, attempt: int) -> None:
         self.attempt = attempt
         """The number of this attempt at the event, from 1."""
         self._buffer = buffer
-        self._now = now
 
     @property
     def key(self) -> str:
@@ -97,7 +111,7 @@ class Work:
             raise ValueError(f"event_id={event_id!r} is not accepted: use a text")
         named = event_id or nth_id(buffer.key, len(buffer.outgoing))
         given = {} if data is None else data
-        body = encode(Event(event_type, named, instant(self._now()), version, given))
+        body = encode(Event(event_type, named, instant(buffer.around.now()), version, given))
         decode(body)  # what its receivers could not read is refused here, where it is made
         buffer.outgoing.append(
             Message(body=body, travel=Travel(operation=named), event_type=event_type)
@@ -106,12 +120,20 @@ class Work:
     def transaction(self, body: TransactionBody) -> None:
         """Run `body(connection)` inside the commit, for tables of your own.
 
-        It must leave COMMIT and ROLLBACK to the commit. What it raises fails the attempt.
+        On SQLite it is a plain function, given the connection. On MongoDB and PostgreSQL it is a
+        coroutine function, given the session or the connection. It must leave COMMIT and ROLLBACK
+        to the commit. What it raises fails the attempt.
         """
-        if inspect.iscoroutinefunction(body):
+        waits = inspect.iscoroutinefunction(body)
+        if waits and not self._buffer.around.bodies_wait:
             raise TypeError(
                 f"{body!r} is a coroutine function: statements inside the commit cannot wait for "
                 "anything else, so give a plain function"
+            )
+        if not waits and self._buffer.around.bodies_wait:
+            raise TypeError(
+                f"{body!r} is a plain function: the statements of this store have to be awaited, "
+                "so give a coroutine function"
             )
         self._buffer.check()
         self._buffer.bodies.append(body)
@@ -134,6 +156,9 @@ class Writing:
                     f"{self._name}: a document for insert_new needs a text under {ID!r}, "
                     "made from what it is about, so that a second attempt makes the same"
                 )
+            lifecycle = self._buffer.lifecycles.get(self._name)
+            if lifecycle is not None:
+                copy = lifecycle.born(copy, self._buffer.around.now())
             self._write(InsertNew(self._name, copy))
 
     def add(self, document: Document) -> None:
@@ -146,7 +171,7 @@ class Writing:
             )
         self._buffer.check()
         # Not made from the work: what is appended twice has to be seen twice.
-        copy[ID] = self._buffer.new_id()
+        copy[ID] = self._buffer.around.new_id()
         self._write(Add(self._name, copy))
 
     def update(

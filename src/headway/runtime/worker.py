@@ -4,7 +4,7 @@ import asyncio
 import logging
 import os
 from collections.abc import Coroutine, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -12,6 +12,7 @@ from typing import Any
 from headway.core.errors import ConfigurationError
 from headway.core.facts import Fact, FloodChanged
 from headway.core.policy import RetryConfig
+from headway.core.sweep_settings import SweepSettings
 from headway.ports.chance import Chance
 from headway.ports.clock import Clock
 from headway.ports.engine import Engine
@@ -19,11 +20,13 @@ from headway.ports.observer import Observer
 from headway.runtime.admission import Admission
 from headway.runtime.attempt import Attempt, Ending
 from headway.runtime.committing import Committer
+from headway.runtime.down_notes import DownNotes
 from headway.runtime.feeding import Feeder
-from headway.runtime.fitness import refuse_unfit, refuse_without_store
+from headway.runtime.fitness import refuse_unfit, refuse_without_store, shortest_lease
 from headway.runtime.gate import Gate
 from headway.runtime.housekeeping import Housekeeping
 from headway.runtime.lanes import Lanes
+from headway.runtime.lease_keeping import LeaseKeeper
 from headway.runtime.observers import Observers
 from headway.runtime.persistence import Persistent
 from headway.runtime.prefetch import Prefetch
@@ -31,30 +34,11 @@ from headway.runtime.reach import Reach
 from headway.runtime.recover import Recovery
 from headway.runtime.service import Service
 from headway.runtime.storeless import CURE
+from headway.runtime.sweeper import Sweeper
+from headway.runtime.worker_settings import WorkerSettings
 
 _LAST_COMMIT = timedelta(seconds=5)
 _LOG = logging.getLogger("headway")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerSettings:
-    """How much one worker process does at once, and how it stops."""
-
-    concurrency: int = 10
-    """Handlers that run at the same time."""
-    prefetch: int | None = None
-    """Events taken ahead of the handlers; by their speed if not given."""
-    grace: timedelta = timedelta(seconds=30)
-    """How long handlers may go on after the order to stop."""
-    retention: timedelta = timedelta(days=7)
-    """How long done work is remembered, and a redelivery of it recognised."""
-
-    def __post_init__(self) -> None:
-        for name, value in (("concurrency", self.concurrency), ("prefetch", self.prefetch)):
-            if value is not None and value < 1:
-                raise ConfigurationError(
-                    f"{name}={value!r} is not accepted: use a whole number from 1"
-                )
 
 
 class Worker:
@@ -70,7 +54,9 @@ class Worker:
         observer: Observer,
         retry: RetryConfig | None = None,
         settings: WorkerSettings | None = None,
+        sweep: SweepSettings | None = None,
         name: str = "worker",
+        beats_in_thread: bool = False,
     ) -> None:
         refuse_unfit(services)
         if not engine.has_store:
@@ -78,7 +64,6 @@ class Worker:
         self._engine = engine
         self._name = name
         self._clock = clock
-        self._observer = Observers(observer)
         self._settings = settings or WorkerSettings()
         self._recoveries = [
             Recovery(service, retry or RetryConfig(), chance, worker=name) for service in services
@@ -88,6 +73,10 @@ class Worker:
             for recovery in self._recoveries
             for queue in recovery.service.queues()
         }
+        self._beats_in_thread = beats_in_thread
+        token = f"{name}/{chance.token()}"
+        self._leases = LeaseKeeper(token, shortest_lease(services), clock, engine.documents_aside)
+        self._observer = Observers(observer, *self._notes(services, token))
         self._persistent = Persistent(clock, chance)
         self._gate = Gate(self._recoveries)
         self._committer = Committer(
@@ -96,6 +85,7 @@ class Worker:
             chance,
             rerun=self._rerun,
             settled=self._settled,
+            released=self._leases.let_go,
             handled=self._handled,
             unhandled=self._unhandled,
             tell=self._tell,
@@ -104,7 +94,7 @@ class Worker:
         self._reach = Reach(engine.bus, [each.name for each in services], clock, self._tell)
         self._lanes = Lanes(
             self._settings.concurrency,
-            engine.documents,
+            engine,
             clock,
             chance,
             ended=self._ended,
@@ -113,7 +103,7 @@ class Worker:
         self._aside: set[asyncio.Task[Any]] = set()
         self._feeder = Feeder(
             engine.bus,
-            Admission(by_queue, engine, clock),
+            Admission(by_queue, engine, clock, self._leases),
             self._gate,
             self._lanes,
             recoveries=by_queue,
@@ -124,6 +114,25 @@ class Worker:
             tell=self._tell,
         )
         self._stop = asyncio.Event()
+        self._first: Sweeper | None = None
+        if self._settings.requeue_at_start:
+            self._first = Sweeper(
+                services,
+                engine,
+                clock=clock,
+                chance=chance,
+                observer=self._observer,
+                settings=sweep,
+                is_open=True,
+            )
+
+    def _notes(self, services: Sequence[Service], token: str) -> Sequence[Observer]:
+        """Give what tells sweepers of outages, where there is a store to tell it through."""
+        if self._engine.sweeping is None:
+            return ()
+        probes = {service.name: service.outage.probe_at_most for service in services}
+        leases = self._engine.sweeping.leases
+        return (DownNotes(leases, token, probes, self._clock, self._put_aside),)
 
     @property
     def threads_left(self) -> int:
@@ -152,6 +161,8 @@ class Worker:
         """Work until `stop` is called."""
         try:
             is_open = await self._open()
+            if is_open and self._first is not None:
+                await self._first.sweep_once(self._stop.is_set)
         except BaseException:
             await self._engine.close()
             raise
@@ -173,15 +184,16 @@ class Worker:
         stopping = asyncio.create_task(self._until_stopped())
         self._lanes.start()
         tasks = {committing, feeding, keeping, reaching, stopping}
-        try:
-            ended, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            for task in ended - {stopping}:
-                task.result()  # they never end by themselves: raise what ended this one
-        finally:
-            await _cancel(feeding, keeping, reaching, stopping)
-            await self._drain()
-            await _cancel(committing, *self._aside)
-            await self._engine.close()
+        async with self._leases.keeping(in_thread=self._beats_in_thread):
+            try:
+                ended, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+                for task in ended - {stopping}:
+                    task.result()  # they never end by themselves: raise what ended this one
+            finally:
+                await _cancel(feeding, keeping, reaching, stopping)
+                await self._drain()
+                await _cancel(committing, *self._aside)
+                await self._engine.close()
 
     async def _open(self) -> bool:
         """Open the engine, however long it is away; False: told to stop meanwhile."""

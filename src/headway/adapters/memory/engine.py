@@ -15,6 +15,7 @@ from headway.adapters.memory.store import (
     keep_record,
     sent,
 )
+from headway.adapters.memory.sweeping import memory_sweeping
 from headway.core.errors import ConfigurationError, KeyTakenError
 from headway.ports.bus import Done
 from headway.ports.chance import Chance
@@ -25,6 +26,8 @@ from headway.ports.engine import Engine
 
 class MemoryFinisher:
     """Does all that belongs to a unit in one step."""
+
+    at_once = 1
 
     def __init__(self, state: State, bus: MemoryBus, clock: Clock) -> None:
         self._state = state
@@ -88,4 +91,5 @@ def memory_engine(clock: Clock, chance: Chance, state: State | None = None) -> E
         records=store.records,
         documents=store.documents,
         places=MemoryPlaces(state, clock),
+        sweeping=memory_sweeping(state, clock),
     )

@@ -13,8 +13,9 @@ from typing import Any
 
 import msgspec
 
+from headway.adapters.memory.kept import Forgotten, Held, Kept
 from headway.core.errors import ConfigurationError
-from headway.core.event import FIRST_GENERATION
+from headway.core.event import FIRST_GENERATION, is_first_run
 from headway.core.letter import Letter
 from headway.core.travel import Travel
 from headway.ports.bus import Delivery, Done, HandedBack, Later, Message, Parked, Queue, Then
@@ -51,23 +52,6 @@ class Item:
         self.taker, self.token, self.begun = None, "", False
 
 
-@dataclass(slots=True)
-class Kept:
-    """A done-record, the letter that it is about if it failed, and which generation ended."""
-
-    record: DoneRecord
-    letter_id: str
-    generation: str
-
-
-@dataclass(slots=True)
-class Forgotten:
-    """Of finished work whose records are gone, only the numbers are left."""
-
-    done: int = 0
-    purged: int = 0
-
-
 @dataclass(slots=True, eq=False)
 class State:
     """Queues, items, letters, records and documents; give the same one to several engines."""
@@ -82,6 +66,11 @@ class State:
     forgotten: Forgotten = field(default_factory=Forgotten)
     documents: dict[str, dict[str, bytes]] = field(default_factory=dict)
     """As JSON: nothing can be kept here that no real store would take."""
+    leases: dict[str, Held] = field(default_factory=dict)
+    totals: dict[str, dict[str, float]] = field(default_factory=dict)
+    """By group and name."""
+    notes: list[bytes] = field(default_factory=list)
+    """What operators did, as JSON."""
     tables: dict[str, Any] = field(default_factory=dict)
     """What `work.transaction` is given: a place for tables of the user's own."""
     workers: dict[object, None] = field(default_factory=dict)
@@ -122,7 +111,7 @@ class State:
             for queue in queues:
                 travel = message.travel
                 known = (queue, travel.operation) in self.accepted
-                if not (known and travel.generation == FIRST_GENERATION):
+                if not (known and is_first_run(travel.generation)):
                     self.put(queue, message.body, travel, now)
         return [len(queues) for _, queues in ways]
 

@@ -8,10 +8,13 @@ from typing import Any
 
 import msgspec
 
-from headway.adapters.memory.state import Kept, State
-from headway.core.document import begun
+from headway.adapters.memory.kept import Kept
+from headway.adapters.memory.state import State
+from headway.core.beginning import Beginning, Begun, How, begun
+from headway.core.document import LEASE_TOKEN, LEASE_UNTIL
 from headway.core.errors import KeyTakenError
 from headway.core.letter import letter_id, requeued_letter
+from headway.core.travel import instant
 from headway.core.writes import Document, InsertNew, Write, applied, matches, target
 from headway.ports.commit import COMMITTED, DUPLICATE, Finish, Outcome, TransactionBody, Unit
 from headway.ports.records import DoneRecord, Ended, is_same_or_done
@@ -34,16 +37,26 @@ class MemoryDocuments:
         every = (_read(stored[one]) for one in sorted(stored))
         return [document for document in every if matches(document, where)][:limit]
 
-    async def begin(
-        self, collection: str, ids: Sequence[str], operation: str, now: datetime
-    ) -> Mapping[str, Document]:
-        found = dict(await self.fetch(collection, ids))
-        for one, document in found.items():
-            after = begun(document, operation, now)
-            if after is not None:
-                found[one] = after
-                self._state.documents[collection][one] = msgspec.json.encode(after)
-        return found
+    async def begin(self, beginnings: Sequence[Beginning]) -> Sequence[Mapping[str, Begun]]:
+        return [self._begin(beginning) for beginning in beginnings]
+
+    def _begin(self, beginning: Beginning) -> Mapping[str, Begun]:
+        stored = self._state.documents.get(beginning.lifecycle.collection, {})
+        answers: dict[str, Begun] = {}
+        for one in beginning.ids:
+            if one in stored:
+                answer = answers[one] = begun(_read(stored[one]), beginning)
+                if answer.how is How.BEGUN:
+                    stored[one] = msgspec.json.encode(answer.document)
+        return answers
+
+    async def renew(self, collection: str, tokens: Mapping[str, str], until: datetime) -> int:
+        stored = self._state.documents.get(collection, {})
+        found = {one: _read(stored[one]) for one in tokens if one in stored}
+        ours = {one: each for one, each in found.items() if each.get(LEASE_TOKEN) == tokens[one]}
+        for one, document in ours.items():
+            stored[one] = msgspec.json.encode({**document, LEASE_UNTIL: instant(until)})
+        return len(ours)
 
 
 class MemoryRecords:

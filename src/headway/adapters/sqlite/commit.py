@@ -16,7 +16,7 @@ import msgspec
 
 from headway.adapters.sqlite import letters, publishing, records, taking
 from headway.adapters.sqlite.bell import Bell
-from headway.adapters.sqlite.documents import Changes
+from headway.adapters.sqlite.documents import fetch_for, store
 from headway.adapters.sqlite.guard import Guard, UndoneError
 from headway.adapters.sqlite.savepoints import hold, release, undo
 from headway.adapters.sqlite.writer import Writer
@@ -99,6 +99,8 @@ class SameFile:
 
 class SqliteFinisher:
     """Carries units out on the writer's thread."""
+
+    at_once = 1
 
     def __init__(self, writer: Writer, bell: Bell, clock: Clock) -> None:
         self._writer = writer
@@ -195,9 +197,9 @@ class Group:
 
     def _effects(self, connection: sqlite3.Connection, unit: Unit) -> int:
         try:
-            changes = Changes(connection, unit.writes)
+            changes = fetch_for(connection, unit.writes)
             skipped = changes.apply(unit.writes)
-            changes.store()
+            store(connection, changes)
             self._surroundings.send(connection, [unit], self._now)
         except Exception as error:  # whatever a value raises: it is the fault of this unit alone
             if _is_of_the_file(error):
@@ -230,7 +232,7 @@ def _write_all(connection: sqlite3.Connection, units: Sequence[Unit]) -> list[in
     writes = [write for unit in units for write in unit.writes]
     if not writes:
         return [0] * len(units)
-    changes = Changes(connection, writes)
+    changes = fetch_for(connection, writes)
     skipped = [changes.apply(unit.writes) for unit in units]
-    changes.store()
+    store(connection, changes)
     return skipped

@@ -11,11 +11,11 @@ import msgspec
 from headway.adapters.sqlite.reader import Readers
 from headway.adapters.sqlite.statements import as_json, insert
 from headway.adapters.sqlite.writer import Writer
-from headway.core.document import begun
-from headway.core.writes import Document, InsertNew, Write, applied, matches, target
-
-Key = tuple[str, str]
-"""A collection and an id in it."""
+from headway.core.beginning import Beginning, Begun, How, begun
+from headway.core.changes import Changes, wanted
+from headway.core.document import LEASE_TOKEN, LEASE_UNTIL
+from headway.core.travel import instant
+from headway.core.writes import Document, Write, matches
 
 _FETCH = """
 select '[' || coalesce(group_concat('[' || json_quote(id) || ',' || body || ']', ','), '') || ']'
@@ -45,44 +45,27 @@ class SqliteDocuments:
     ) -> Sequence[Document]:
         return await self._readers.run(lambda c: list(_find(c, collection, where, limit)))
 
-    async def begin(
-        self, collection: str, ids: Sequence[str], operation: str, now: datetime
-    ) -> Mapping[str, Document]:
-        found = await self._writer.run(lambda c: _begin(c, collection, ids, operation, now))
-        return {one: found[one] for one in ids if one in found}
+    async def begin(self, beginnings: Sequence[Beginning]) -> Sequence[Mapping[str, Begun]]:
+        return await self._writer.run(lambda c: [_begin(c, beginning) for beginning in beginnings])
+
+    async def renew(self, collection: str, tokens: Mapping[str, str], until: datetime) -> int:
+        return await self._writer.run(lambda c: _renew(c, collection, tokens, until))
 
 
-class Changes:
-    """What the writes of one or many units make of documents, before any of it is stored."""
+def fetch_for(connection: sqlite3.Connection, writes: Iterable[Write]) -> Changes:
+    """Read what writes are about, inside the transaction."""
+    return Changes(
+        {
+            (collection, one): document
+            for collection, ids in wanted(writes).items()
+            for one, document in _fetch(connection, collection, ids).items()
+        }
+    )
 
-    def __init__(self, connection: sqlite3.Connection, writes: Iterable[Write]) -> None:
-        self._connection = connection
-        self._now: dict[Key, Document] = {}
-        self._changed: dict[Key, None] = {}
-        wanted: dict[str, list[str]] = {}
-        for write in writes:
-            wanted.setdefault(write.collection, []).append(target(write))
-        for collection, ids in wanted.items():
-            for one, document in _fetch(connection, collection, ids).items():
-                self._now[collection, one] = document
 
-    def apply(self, writes: Iterable[Write]) -> int:
-        """Apply writes in their order; say how many documents of `insert_new` were there."""
-        skipped = 0
-        for write in writes:
-            key = write.collection, target(write)
-            current = self._now.get(key)
-            after = applied(write, current)
-            if after is not current:
-                self._now[key] = after
-                self._changed[key] = None
-            elif isinstance(write, InsertNew):
-                skipped += 1
-        return skipped
-
-    def store(self) -> None:
-        rows = [(*key, as_json(self._now[key])) for key in self._changed]
-        insert(self._connection, _PUT, rows, _OVER)
+def store(connection: sqlite3.Connection, changes: Changes) -> None:
+    rows = [(*key, as_json(document)) for key, document in changes.changed.items()]
+    insert(connection, _PUT, rows, _OVER)
 
 
 def _fetch(
@@ -92,22 +75,30 @@ def _fetch(
     return dict(_FETCHED.decode(found))
 
 
-def _begin(
-    connection: sqlite3.Connection,
-    collection: str,
-    ids: Sequence[str],
-    operation: str,
-    now: datetime,
-) -> dict[str, Document]:
-    found = _fetch(connection, collection, ids)
-    rows = []
-    for one, document in found.items():
-        after = begun(document, operation, now)
-        if after is not None:
-            found[one] = after
-            rows.append((collection, one, as_json(after)))
+def _begin(connection: sqlite3.Connection, beginning: Beginning) -> dict[str, Begun]:
+    collection = beginning.lifecycle.collection
+    found = _fetch(connection, collection, beginning.ids)
+    answers = {one: begun(found[one], beginning) for one in beginning.ids if one in found}
+    rows = [
+        (collection, one, as_json(answer.document))
+        for one, answer in answers.items()
+        if answer.how is How.BEGUN
+    ]
     insert(connection, _PUT, rows, _OVER)
-    return found
+    return answers
+
+
+def _renew(
+    connection: sqlite3.Connection, collection: str, tokens: Mapping[str, str], until: datetime
+) -> int:
+    found = _fetch(connection, collection, list(tokens))
+    rows = [
+        (collection, one, as_json({**document, LEASE_UNTIL: instant(until)}))
+        for one, document in found.items()
+        if document.get(LEASE_TOKEN) == tokens[one]
+    ]
+    insert(connection, _PUT, rows, _OVER)
+    return len(rows)
 
 
 def _find(

@@ -19,11 +19,13 @@ from headway.adapters.sqlite.documents import SqliteDocuments
 from headway.adapters.sqlite.ends import SqliteEnds
 from headway.adapters.sqlite.reader import Readers
 from headway.adapters.sqlite.records import SqliteRecords
+from headway.adapters.sqlite.sweeping import sqlite_sweeping
 from headway.adapters.sqlite.writer import Writer
 from headway.core.event import FIRST_GENERATION
 from headway.ports.bus import Then
 from headway.ports.clock import Clock
 from headway.ports.commit import Finish, Unit
+from headway.ports.engine import Sweeping
 
 
 class _Elsewhere:
@@ -62,6 +64,9 @@ _ELSEWHERE = _Elsewhere()
 class SqliteStore:
     """Documents, done-records and commits of one worker process."""
 
+    bodies_wait = False
+    aside = None
+
     def __init__(self, location: Location, clock: Clock) -> None:
         self._writer = Writer(location)
         self._readers = Readers(location)
@@ -69,6 +74,7 @@ class SqliteStore:
         self.records = SqliteRecords(self._writer, self._readers, counts_accepted=False)
         self.documents = SqliteDocuments(self._writer, self._readers)
         self.ends = SqliteEnds(self._readers)
+        self.sweeping: Sweeping | None = sqlite_sweeping(self._writer, self._readers, clock)
 
     async def commit(self, units: Sequence[Unit]) -> Sequence[Finish]:
         """Store effects and records, each unit as one; nothing is sent and nothing is settled."""

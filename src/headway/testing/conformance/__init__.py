@@ -6,7 +6,8 @@ each suite:
     class TestBus(BusConformance): ...
 
 and so on: BusConformance, CommitConformance, RecordsConformance, DocumentsConformance,
-LettersConformance, PlacesConformance, each in the module of its name.
+LettersConformance, PlacesConformance, each in the module of its name. For an engine with a store
+also CandidatesConformance, DeskConformance, LeasesConformance and TotalsConformance.
 
 The methods are plain coroutines: run them with pytest-asyncio in its automatic mode.
 """
@@ -24,7 +25,16 @@ _MODULES = (
     "effects",
     "bodies",
     "records",
+    "beginning",
     "documents",
+    "stuck",
+    "views",
+    "claims",
+    "claim_ends",
+    "candidates",
+    "desk",
+    "leases",
+    "totals",
     "letters",
     "counting",
     "whereabouts",

@@ -5,25 +5,50 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from typing import Any
 
 from headway.core.writes import Increment
-from headway.ports.commit import Finish, Outcome
+from headway.ports.commit import Finish, Outcome, TransactionBody
+from headway.ports.engine import Engine
 from headway.testing.conformance.examples import kinds, opened, publish, take, unit
 from headway.testing.conformance.harness import EngineHarness
 
 ENDS = (SystemExit(3), KeyboardInterrupt(), asyncio.CancelledError(), GeneratorExit())
 
 
+def body_for(
+    harness: EngineHarness,
+    engine: Engine,
+    *rows: str,
+    calls: Callable[[], object] = lambda: None,
+    error: BaseException | None = None,
+) -> TransactionBody:
+    """Make a body as the engine takes it: it writes rows, makes a call, and raises."""
+
+    def end() -> None:
+        calls()
+        if error is not None:
+            raise error
+
+    def plain(session: Any) -> None:
+        for row in rows:
+            harness.write_row(session, row)
+        end()
+
+    async def waiting(session: Any) -> None:
+        for row in rows:
+            written = harness.write_row(session, row)
+            assert written is not None
+            await written
+        end()
+
+    return waiting if engine.bodies_wait else plain
+
+
 class BodiesConformance:
     """A body is refused alone, whatever it does."""
 
     async def test_what_ends_programs_only_refuses_the_unit(self, harness: EngineHarness) -> None:
-        def raising(error: BaseException) -> Callable[[Any], None]:
-            def body(_: Any) -> None:
-                raise error
-
-            return body
-
-        finishes = await _finished(harness, [raising(error) for error in ENDS])
-        for finish, error in zip(finishes, ENDS, strict=True):
+        engine = await opened(harness)
+        bodies = [body_for(harness, engine, error=error) for error in ENDS]
+        for finish, error in zip(await _finished(harness, engine, bodies), ENDS, strict=True):
             assert isinstance(finish.error, Exception)
             assert type(error).__name__ in str(finish.error)
 
@@ -40,18 +65,22 @@ class BodiesConformance:
         def gives_a_generator(_: Any) -> object:
             return (number for number in range(3))
 
-        bodies = [generates, awaits, generates_later, gives_a_generator]
-        for finish in await _finished(harness, bodies):
+        async def gives_what_awaits(_: Any) -> object:
+            return awaits(_)
+
+        engine = await opened(harness)
+        unfit = gives_what_awaits if engine.bodies_wait else awaits
+        bodies = [generates, unfit, generates_later, gives_a_generator]
+        for finish in await _finished(harness, engine, bodies):
             assert isinstance(finish.error, TypeError)
             assert "nothing has run" in str(finish.error)
 
 
 async def _finished(
-    harness: EngineHarness, bodies: Sequence[Callable[[Any], object]]
+    harness: EngineHarness, engine: Engine, bodies: Sequence[TransactionBody]
 ) -> list[Finish]:
     """Let units with these bodies be refused, among others that are committed."""
-    engine = await opened(harness)
-    mixed: list[tuple[Callable[[Any], object], ...]] = [(), *((body,) for body in bodies), ()]
+    mixed: list[tuple[TransactionBody, ...]] = [(), *((body,) for body in bodies), ()]
     await publish(engine, *(f"operation-{number}" for number in range(len(mixed))))
     taken = await take(harness, engine, len(mixed))
     now, writes = harness.clock.now(), (Increment("docs", "counter", "n"),)

@@ -5,6 +5,7 @@ from typing import Any
 from headway.core.errors import ConditionLostError, DocumentNotFoundError
 from headway.core.writes import Add, Increment, InsertNew, Update, Write
 from headway.ports.commit import Outcome
+from headway.testing.conformance.bodies import body_for
 from headway.testing.conformance.examples import (
     kinds,
     opened,
@@ -182,10 +183,7 @@ class EffectsConformance:
         engine = await opened(harness)
         await publish(engine, "a", "b", "c")
         error = ValueError("the body says no")
-
-        def refuses(_: Any) -> None:
-            raise error
-
+        refuses = body_for(harness, engine, error=error)
         units = [
             unit(
                 delivery,
@@ -209,8 +207,8 @@ class EffectsConformance:
                 delivery,
                 harness.clock.now(),
                 bodies=(
-                    lambda session, n=number: harness.write_row(session, f"{n} first"),
-                    lambda session, n=number: harness.write_row(session, f"{n} second"),
+                    body_for(harness, engine, f"{number} first"),
+                    body_for(harness, engine, f"{number} second"),
                 ),
             )
             for number, delivery in enumerate(await take(harness, engine, 4))
@@ -228,13 +226,8 @@ class EffectsConformance:
         engine = await opened(harness)
         await publish(engine, "a", "b", "c", "d")
 
-        def writes_and_refuses(session: Any) -> None:
-            harness.write_row(session, "by one that refuses")
-            raise ValueError
-
-        def writes(session: Any) -> None:
-            harness.write_row(session, "by one that does not")
-
+        writes_and_refuses = body_for(harness, engine, "by one that refuses", error=ValueError())
+        writes = body_for(harness, engine, "by one that does not")
         taken = await take(harness, engine, 4)
         now = harness.clock.now()
         units = [
@@ -259,9 +252,13 @@ class EffectsConformance:
         first, second = await take(harness, engine, 2)
         ran: list[str] = []
         now = harness.clock.now()
+        bodies = [
+            body_for(harness, engine, calls=lambda: ran.append("first")),
+            body_for(harness, engine, calls=lambda: ran.append("second")),
+        ]
         units = [
-            unit(first, now, key="the same", bodies=(lambda _: ran.append("first"),)),
-            unit(second, now, key="the same", bodies=(lambda _: ran.append("second"),)),
+            unit(first, now, key="the same", bodies=(bodies[0],)),
+            unit(second, now, key="the same", bodies=(bodies[1],)),
         ]
         await engine.finisher.finish(units)
         await engine.finisher.finish(units)

@@ -1,6 +1,7 @@
 """What an engine's own tests have to give to the suites: storage, time, and processes that die."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Awaitable
 from datetime import timedelta
 from enum import StrEnum
 from typing import Any
@@ -68,8 +69,11 @@ class EngineHarness(ABC):
         """Store a record as a commit does whose outgoing events and letter are not sent yet."""
         raise NotImplementedError(f"{type(self).__name__}.keep_record({record.key!r})")
 
-    def write_row(self, session: Any, text: str) -> None:
-        """Write a row into a table of the user's own, by what the engine gives to a body."""
+    def write_row(self, session: Any, text: str) -> Awaitable[object] | None:
+        """Write a row into a table of the user's own, by what the engine gives to a body.
+
+        Where bodies are coroutine functions (`Engine.bodies_wait`), give what has to be awaited.
+        """
         raise NotImplementedError(f"{type(self).__name__}.write_row({session!r}, {text!r})")
 
     async def rows(self) -> list[str]:

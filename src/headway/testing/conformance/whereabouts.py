@@ -4,9 +4,10 @@ from datetime import timedelta
 
 import msgspec
 
+from headway.core.beginning import sweep_operation
 from headway.core.letter import Letter
 from headway.core.travel import Travel
-from headway.ports.bus import Delivery, Later, Parked
+from headway.ports.bus import Delivery, Later, Message, Parked
 from headway.ports.engine import Engine
 from headway.ports.records import Ended
 from headway.testing.conformance.balancing import balanced, nothing_astray, one_taken
@@ -24,6 +25,7 @@ from headway.testing.conformance.examples import (
     take,
     take_one,
     unit,
+    unseen,
 )
 from headway.testing.conformance.harness import Capability, EngineHarness
 
@@ -42,6 +44,13 @@ async def move(engine: Engine, letter: Letter, to: str) -> None:
     """Requeue a letter into another queue than the one that it came from."""
     again = msgspec.structs.replace(sent_again(letter), queue=to)
     assert await engine.letters.requeue(ORDERS.failed, letter.letter_id, again)
+
+
+def swept(one: str, generation: int) -> Message:
+    """Make the event that a sweeper publishes for a document."""
+    operation = sweep_operation("docs", one, generation)
+    travel = Travel(operation=operation, generation=f"s{generation}")
+    return message(operation, travel=travel, queue=ORDERS.name)
 
 
 class WhereaboutsConformance:
@@ -200,3 +209,40 @@ class WhereaboutsConformance:
         count = await engine.places.count()
         if count.accepted is not None:
             assert count.accepted == count.done + sum(each.ready for each in count.queues) == 2
+
+    # What sweepers publish
+
+    async def test_what_a_sweeper_publishes_again_is_in_its_queue_once(
+        self, harness: EngineHarness
+    ) -> None:
+        harness.needs(Capability.ACCEPTED)
+        engine, other = await opened(harness), await opened(harness)
+        first, second = swept("1", 2), swept("1", 3)
+        await engine.bus.publish([first, first])
+        await other.bus.publish([first, swept("2", 2)])
+        await balanced(engine, {"ready": 2})
+        one, two = await take(harness, engine, 2)
+        await engine.finisher.finish([unit(each, harness.clock.now()) for each in (one, two)])
+        await other.bus.publish([first, second])
+        await balanced(engine, {"ready": 1, "done": 2})
+        last = await take_one(harness, engine)
+        assert unseen(last.travel) == second.travel
+
+    async def test_what_a_sweeper_published_is_in_one_place_to_its_end(
+        self, harness: EngineHarness
+    ) -> None:
+        harness.needs(Capability.RECORDS, Capability.LEASED)
+        engine = await opened(harness)
+        await engine.bus.publish([swept("1", 2), swept("1", 3)])
+        await balanced(engine, {"ready": 2})
+        first, second = await take(harness, engine, 2)
+        letter = await failed(harness, engine, first)
+        await engine.finisher.finish([unit(second, harness.clock.now())])
+        await balanced(engine, {"failed": 1, "done": 1})
+        assert await engine.letters.requeue(ORDERS.failed, letter.letter_id, sent_again(letter))
+        await balanced(engine, {"ready": 1, "done": 1})
+        again = await take_one(harness, engine)
+        await engine.finisher.finish([unit(again, harness.clock.now())])
+        await balanced(engine, {"done": 2})
+        await engine.records.forget(harness.clock.now() + DAY, 100)
+        await balanced(engine, {"done": 2})

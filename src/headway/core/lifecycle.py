@@ -1,0 +1,157 @@
+"""The life of a document: pending, then processed or failed; failed too often, given up.
+
+    pending ──▶ processed
+      │  ▲
+      ▼  │ sweep, requeue
+    failed ──▶ failed_max_retries ──▶ pending, when a person resets it
+
+`processing` is read as pending and never written: what crashes in it would stay in it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Any
+
+from headway.core.document import (
+    ATTEMPT_COUNT,
+    CREATED_AT,
+    LAST_ATTEMPT_TIME,
+    LAST_ERROR,
+    LAST_FAILED_AT,
+    LEASE_TOKEN,
+    LEASE_UNTIL,
+    STATUS,
+    moment,
+)
+from headway.core.errors import ConfigurationError
+from headway.core.travel import instant
+from headway.core.writes import Document
+
+
+class State(StrEnum):
+    """Where a document is in its life."""
+
+    PENDING = "pending"
+    FAILED = "failed"
+    """Its last attempt failed; another one may follow."""
+    PROCESSED = "processed"
+    GIVEN_UP = "failed_max_retries"
+    """Nothing more happens until a person decides."""
+    FOREIGN = "foreign"
+    """A status that this lifecycle does not know: it is somebody else's business."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lifecycle:
+    """How the documents of one collection say where they are.
+
+    Args:
+        collection: Its name.
+        max_attempts: Tries in all, the first one included; then the document is given up.
+        flag: A field that is true once a document is processed, such as `embedding_generated`,
+            where that is said by a field of its own and not by `status`.
+        processed: The word for success in `status`; `processed` and `completed` are both read.
+        lease: How long a worker's hold on a document lasts unless it is renewed. Without one, a
+            document whose worker died is recovered when it has not moved for a day; with one, as
+            soon as the lease is over.
+        created: Field that holds when a document was made.
+    """
+
+    collection: str
+    max_attempts: int = 3
+    flag: str | None = None
+    processed: str = "processed"
+    lease: timedelta | None = None
+    created: str = CREATED_AT
+
+    def __post_init__(self) -> None:
+        if not self.collection:
+            raise ConfigurationError("a lifecycle needs the name of its collection")
+        if self.max_attempts < 1:
+            raise ConfigurationError(
+                f"max_attempts={self.max_attempts!r} of {self.collection!r} is not accepted: "
+                "the first try counts, so use a whole number from 1"
+            )
+        if self.lease is not None and self.lease < timedelta(seconds=1):
+            raise ConfigurationError(
+                f"lease={self.lease} of {self.collection!r} is not accepted: it has to be renewed "
+                "three times before it ends; use a second or more"
+            )
+        if self.processed in {*_PENDING, _FAILED, _GIVEN_UP, ""}:
+            raise ConfigurationError(
+                f"processed={self.processed!r} of {self.collection!r} is not accepted: it means "
+                "something else; use 'processed', 'completed' or a word of your own"
+            )
+
+    @property
+    def pending_words(self) -> tuple[str | None, ...]:
+        """What `status` holds while a document waits; None: it may be missing."""
+        return _PENDING
+
+    @property
+    def failed_word(self) -> str:
+        return _FAILED
+
+    @property
+    def given_up_word(self) -> str:
+        return _GIVEN_UP
+
+    def state(self, document: Mapping[str, Any]) -> State:
+        """Say where a document is."""
+        status = document.get(STATUS)
+        if self.flag is not None and document.get(self.flag) is True:
+            return State.PROCESSED
+        if isinstance(status, str) and status in _ENDS:
+            return _ENDS[status]
+        if self.flag is not None:
+            return State.FAILED if _failed_last(document) else State.PENDING
+        if status in _PENDING:
+            return State.PENDING
+        # Not a set: a status may hold anything, and a list cannot be looked up in one.
+        return State.PROCESSED if status in (self.processed, *_PROCESSED) else State.FOREIGN
+
+    def born(self, document: Document, now: datetime) -> Document:
+        """Give a new document with the fields that recovery needs; those that it has stay."""
+        fields: Document = {
+            ATTEMPT_COUNT: 0,
+            LAST_ATTEMPT_TIME: None,
+            self.created: instant(now),
+            STATUS: State.PENDING.value,
+        }
+        if self.flag is not None:
+            del fields[STATUS]
+            fields[self.flag] = False
+        return {**fields, **document}
+
+    def on_success(self) -> Document:
+        """What a document is changed to when its work is done."""
+        changes: Document = {STATUS: self.processed}
+        if self.flag is not None:
+            changes[self.flag] = True
+        return self._let_go(changes)
+
+    def on_failure(self, error_type: str, message: str, now: datetime) -> Document:
+        """What a document is changed to when its event ended as a letter."""
+        at = instant(now)
+        error = {"type": error_type, "message": message, "at": at}
+        return self._let_go({STATUS: _FAILED, LAST_FAILED_AT: at, LAST_ERROR: error})
+
+    def _let_go(self, changes: Document) -> Document:
+        if self.lease is not None:
+            changes.update({LEASE_TOKEN: None, LEASE_UNTIL: None})
+        return changes
+
+
+_PENDING: tuple[str | None, ...] = ("pending", "processing", None)
+_PROCESSED = ("processed", "completed")
+_FAILED = "failed"
+_GIVEN_UP = State.GIVEN_UP.value
+_ENDS = {_FAILED: State.FAILED, _GIVEN_UP: State.GIVEN_UP}
+
+
+def _failed_last(document: Mapping[str, Any]) -> bool:
+    """Say whether its last attempt is known to have failed, where no status says so."""
+    failed, began = moment(document.get(LAST_FAILED_AT)), moment(document.get(LAST_ATTEMPT_TIME))
+    return failed is not None and (began is None or failed >= began)

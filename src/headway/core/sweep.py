@@ -1,0 +1,242 @@
+"""Which documents are stuck, and what becomes of them. Pure: a sweeper carries it out.
+
+Two gates. A document whose last attempt failed is due when its backoff has elapsed. One that may
+still be in somebody's hands is due when, besides, nothing has moved for `stuck_after`, or when the
+lease of whoever had it is over. One that was never attempted is due at once, unless it is younger
+than `grace`: its first event may still be on its way.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Any
+
+from headway.core.beginning import UNCLAIMED, sweep_operation
+from headway.core.document import (
+    ATTEMPT_COUNT,
+    CLAIM_BEFORE,
+    CLAIM_TOKEN,
+    CLAIM_UNTIL,
+    LAST_ATTEMPT_TIME,
+    LAST_OPERATION,
+    LEASE_TOKEN,
+    LEASE_UNTIL,
+    RETRY_AT,
+    STATUS,
+    SWEEP_GENERATION,
+    count,
+    moment,
+    past,
+)
+from headway.core.lifecycle import Lifecycle, State
+from headway.core.travel import instant
+from headway.core.writes import ID, Document
+
+_ZERO = timedelta()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepRule:
+    """When a document of one collection is stuck, and how far apart its attempts are."""
+
+    lifecycle: Lifecycle
+    base_delay: timedelta = timedelta(seconds=300)
+    max_delay: timedelta = timedelta(seconds=3600)
+    stuck_after: timedelta = timedelta(hours=24)
+    grace: timedelta = timedelta(seconds=900)
+
+    @property
+    def collection(self) -> str:
+        return self.lifecycle.collection
+
+    def delay(self, attempts: int) -> timedelta:
+        """The wait after so many attempts: `min(base * 2**(attempts-1), max)`; none before any.
+
+        >>> rule = SweepRule(lifecycle=Lifecycle("messages"))
+        >>> [rule.delay(n) // timedelta(minutes=1) for n in range(6)]
+        [0, 5, 10, 20, 40, 60]
+        """
+        if attempts <= 0:
+            return _ZERO
+        doublings: int = 1 << min(attempts - 1, 30)
+        if self.base_delay > self.max_delay / doublings:  # so that no product is too long
+            return self.max_delay
+        return self.base_delay * doublings
+
+
+class Why(StrEnum):
+    """Why a document is left alone."""
+
+    PROCESSED = "processed"
+    GIVEN_UP = "given up"
+    FOREIGN = "its status is not one of ours"
+    BACKOFF = "backoff"
+    """It is stuck, and its next attempt is not due yet."""
+    IN_HAND = "in hand"
+    """A worker may be at it, or its event waits in a queue."""
+    LEASED = "leased"
+    """A worker is at it, or died less than a lease ago."""
+    CLAIMED = "claimed"
+    """Another sweeper is publishing its event."""
+    YOUNG = "young"
+    SCHEDULED = "scheduled"
+    """A person said when."""
+
+
+@dataclass(frozen=True, slots=True)
+class Leave:
+    """Nothing is done."""
+
+    why: Why
+
+
+@dataclass(frozen=True, slots=True)
+class Requeue:
+    """Its event is published under this operation."""
+
+    operation: str
+    generation: int
+    attempt: int
+    again: bool = False
+    """It was claimed before and nobody knows whether it was published: nothing more is counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class GiveUp:
+    """It has had all its attempts."""
+
+    attempts: int
+
+
+Judgement = Leave | Requeue | GiveUp
+
+
+def judge(document: Mapping[str, Any], rule: SweepRule, now: datetime) -> Judgement:  # noqa: PLR0911 (one for each row of the table)
+    """Say what a sweep does with one document. Every document gets exactly one answer."""
+    state = rule.lifecycle.state(document)
+    if state in _SETTLED:
+        return Leave(_SETTLED[state])
+    if document.get(CLAIM_TOKEN) is not None:
+        return _claimed(document, rule, now)
+    if _lease_runs(document, rule, now):
+        return Leave(Why.LEASED)
+    scheduled = moment(document.get(RETRY_AT))
+    if scheduled is not None and scheduled > now:
+        return Leave(Why.SCHEDULED)
+    attempts = count(document, ATTEMPT_COUNT)
+    began = past(document.get(LAST_ATTEMPT_TIME), now)
+    if state is State.PENDING and not _let_go(document, began, rule, now):
+        return Leave(Why.IN_HAND if attempts or began else Why.YOUNG)
+    if attempts >= rule.lifecycle.max_attempts:
+        return GiveUp(attempts)
+    if scheduled is None and began is not None and began + rule.delay(attempts) > now:
+        return Leave(Why.BACKOFF)
+    generation = count(document, SWEEP_GENERATION) + 1
+    operation = sweep_operation(rule.collection, str(document[ID]), generation)
+    return Requeue(operation, generation, attempts + 1)
+
+
+_SETTLED = {
+    State.PROCESSED: Why.PROCESSED,
+    State.GIVEN_UP: Why.GIVEN_UP,
+    State.FOREIGN: Why.FOREIGN,
+}
+
+
+def _claimed(document: Mapping[str, Any], rule: SweepRule, now: datetime) -> Judgement:
+    until = moment(document.get(CLAIM_UNTIL))
+    if until is not None and now < until <= now + FARTHEST_CLAIM:
+        return Leave(Why.CLAIMED)
+    generation = count(document, SWEEP_GENERATION)
+    operation = sweep_operation(rule.collection, str(document[ID]), generation)
+    return Requeue(operation, generation, count(document, ATTEMPT_COUNT), again=True)
+
+
+FARTHEST_CLAIM = timedelta(days=1)
+
+
+def _lease_runs(document: Mapping[str, Any], rule: SweepRule, now: datetime) -> bool:
+    if document.get(LEASE_TOKEN) is None:
+        return False
+    farthest = max(FARTHEST_CLAIM, rule.lifecycle.lease or _ZERO)
+    until = past(document.get(LEASE_UNTIL), now + farthest)
+    return until is not None and until > now
+
+
+def _let_go(
+    document: Mapping[str, Any], began: datetime | None, rule: SweepRule, now: datetime
+) -> bool:
+    """Say whether a pending document is in nobody's hands, as far as anybody can tell."""
+    if document.get(LEASE_TOKEN) is not None:
+        return True  # and the lease is over
+    if began is not None:
+        return began + rule.stuck_after <= now
+    if count(document, ATTEMPT_COUNT):
+        return True  # attempted, nobody knows when
+    made = past(document.get(rule.lifecycle.created), now)
+    return made is None or made + rule.grace <= now
+
+
+def claimed(
+    document: Document, requeue: Requeue, *, token: str, until: datetime, now: datetime
+) -> Document:
+    """Give what a claim changes in a document: the attempt is counted here, once."""
+    changes: Document = {CLAIM_TOKEN: token, CLAIM_UNTIL: instant(until)}
+    if requeue.again:
+        return changes
+    return {
+        **changes,
+        CLAIM_BEFORE: {field: document.get(field) for field in _GIVEN_BACK},
+        STATUS: State.PENDING.value,
+        ATTEMPT_COUNT: requeue.attempt,
+        LAST_ATTEMPT_TIME: instant(now),
+        LAST_OPERATION: requeue.operation,
+        SWEEP_GENERATION: requeue.generation,
+        LEASE_TOKEN: None,
+        LEASE_UNTIL: None,
+        RETRY_AT: None,
+    }
+
+
+def given_back(document: Mapping[str, Any]) -> Document:
+    """Give what is changed when a claimed event was certainly not published.
+
+    The generation stays: what was never sent under it will not be sent under it later.
+    """
+    before = document.get(CLAIM_BEFORE)
+    return {**(before if isinstance(before, dict) else {}), **UNCLAIMED}
+
+
+def given_up(rule: SweepRule, now: datetime) -> Document:
+    """Give what is changed when a document has had all its attempts."""
+    return {
+        STATUS: rule.lifecycle.given_up_word,
+        "givenUpAt": instant(now),
+        LEASE_TOKEN: None,
+        LEASE_UNTIL: None,
+    }
+
+
+def watched(rule: SweepRule) -> tuple[str, ...]:
+    """Name the fields by which a document is judged: while they stay, the judgement holds."""
+    return _WATCHED if rule.lifecycle.flag is None else (*_WATCHED, rule.lifecycle.flag)
+
+
+_WATCHED = (
+    STATUS,
+    ATTEMPT_COUNT,
+    LAST_ATTEMPT_TIME,
+    LAST_OPERATION,
+    LEASE_TOKEN,
+    LEASE_UNTIL,
+    CLAIM_TOKEN,
+    CLAIM_UNTIL,
+    SWEEP_GENERATION,
+    RETRY_AT,
+)
+
+
+_GIVEN_BACK = tuple(
+    field for field in _WATCHED if field not in {CLAIM_TOKEN, CLAIM_UNTIL, SWEEP_GENERATION}
+)

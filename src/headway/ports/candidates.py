@@ -1,0 +1,80 @@
+"""Documents, as a sweeper sees them.
+
+Every change is conditional: a document that is not any more as it was when it was read stays as it
+is, and is not in the answer. So two sweepers, or a sweeper and a worker, never both have their way.
+"""
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Protocol
+
+from headway.core.sweep import Requeue, SweepRule
+from headway.core.tally import Tally
+from headway.core.writes import Document
+
+__all__ = ["Candidates", "Claim", "Tally", "View"]
+
+
+class View(StrEnum):
+    """Documents that may be due, by what an index can tell. `judge` has the last word."""
+
+    FAILED = "failed"
+    """The last attempt failed, whenever that was."""
+    UNMOVED = "unmoved"
+    """Pending, and no attempt began within `stuck_after`, or at a time that cannot be read."""
+    LEASE_OVER = "lease over"
+    """Pending, with a lease that has ended."""
+    CLAIM_OVER = "claim over"
+    """Claimed by a sweeper that did not come to an end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A document as it was read, and what is to become of it."""
+
+    document: Document
+    requeue: Requeue
+
+
+class Candidates(Protocol):
+    """Finds what may be stuck, and claims it."""
+
+    async def prepare(self, rules: Sequence[SweepRule]) -> None:
+        """Make the indexes that the views need; safe to repeat."""
+        ...
+
+    def scan(
+        self, rule: SweepRule, view: View, now: datetime, *, newest_first: bool, page: int
+    ) -> AsyncIterator[Sequence[Document]]:
+        """Give what is in a view, page by page, without reading what is not in it.
+
+        By the time of the last attempt; where it is missing, at the end that is oldest. What
+        changes meanwhile may be in it or not, and nothing else is given twice.
+        """
+        ...
+
+    async def claim(
+        self, rule: SweepRule, claims: Sequence[Claim], token: str, now: datetime, lease: timedelta
+    ) -> frozenset[str]:
+        """Claim those that are as they were read (`core.sweep.claimed`); give their ids."""
+        ...
+
+    async def published(self, rule: SweepRule, ids: Sequence[str], token: str) -> None:
+        """Let go of claims whose events are stored."""
+        ...
+
+    async def give_back(self, rule: SweepRule, ids: Sequence[str], token: str) -> None:
+        """Undo claims whose events were certainly not stored (`core.sweep.given_back`)."""
+        ...
+
+    async def give_up(
+        self, rule: SweepRule, documents: Sequence[Document], now: datetime
+    ) -> frozenset[str]:
+        """Mark those that are as they were read (`core.sweep.given_up`); give their ids."""
+        ...
+
+    async def tally(self, rule: SweepRule, now: datetime) -> Tally:
+        """Count what is stuck and what was given up."""
+        ...

@@ -1,0 +1,135 @@
+"""What every store does for a sweeper."""
+
+import asyncio
+
+from headway.core.lifecycle import Lifecycle
+from headway.core.sweep import SweepRule
+from headway.core.travel import instant
+from headway.core.writes import Document, InsertNew
+from headway.ports.candidates import Tally, View
+from headway.testing.conformance.claim_ends import ClaimEndsConformance
+from headway.testing.conformance.claims import ClaimsConformance
+from headway.testing.conformance.examples import opened, wrote
+from headway.testing.conformance.harness import EngineHarness
+from headway.testing.conformance.stuck import (
+    DAY,
+    FLAGGED,
+    LEASED,
+    MINUTE,
+    RULE,
+    naive,
+    old,
+    seen,
+    stuck,
+    sweeping,
+    whole_second,
+)
+from headway.testing.conformance.views import ViewsConformance
+
+
+class CandidatesConformance(ViewsConformance, ClaimsConformance, ClaimEndsConformance):
+    """Finding, claiming, counting, and getting ready for it."""
+
+    # Counting
+
+    async def test_where_nothing_is_stuck_nothing_is_counted(self, harness: EngineHarness) -> None:
+        now = whole_second(harness)
+        _, candidates = await stuck(
+            harness,
+            old(now, "processed", status="processed"),
+            old(now, "moved", lastAttemptTime=instant(now - MINUTE)),
+            old(now, "foreign", status="archived"),
+        )
+        assert await candidates.tally(RULE, now) == Tally(stuck=0, given_up=0)
+
+    async def test_what_is_stuck_is_counted_and_the_oldest_is_named(
+        self, harness: EngineHarness
+    ) -> None:
+        now = whole_second(harness)
+        oldest = now - 9 * DAY
+        engine, candidates = await stuck(
+            harness,
+            old(now, "unmoved"),
+            old(now, "failed", status="failed", lastAttemptTime=instant(now)),
+            {"_id": "never tried", "createdAt": naive(now - 5 * DAY)},
+            {"_id": "nothing known"},
+            old(now, "unreadable", lastAttemptTime="some day", createdAt=7),
+            old(now, "ahead", lastAttemptTime="3000-01-01T00:00:00Z"),
+            old(now, "made long ago, tried since", createdAt=instant(now - 99 * DAY)),
+            old(now, "given up", status="failed_max_retries", lastAttemptTime=instant(oldest)),
+            old(now, "processed", status="processed", lastAttemptTime=instant(oldest)),
+        )
+        tally = await candidates.tally(RULE, now)
+        assert tally == Tally(stuck=7, given_up=1, oldest=now - 5 * DAY)
+        more = old(now, "oldest", status="failed", lastAttemptTime=instant(oldest))
+        await wrote(harness, engine, InsertNew("docs", more))
+        assert await candidates.tally(RULE, now) == Tally(stuck=8, given_up=1, oldest=oldest)
+
+    async def test_where_no_time_is_known_no_oldest_is_named(self, harness: EngineHarness) -> None:
+        now = whole_second(harness)
+        documents: list[Document] = [{"_id": "1"}, {"_id": "2", "status": "failed"}]
+        _, candidates = await stuck(harness, *documents)
+        assert await candidates.tally(RULE, now) == Tally(stuck=2, given_up=0)
+
+    async def test_what_a_flag_says_is_counted_so(self, harness: EngineHarness) -> None:
+        now = whole_second(harness)
+        made = Lifecycle("docs", flag="embedded", created="made")
+        rule = SweepRule(lifecycle=made)
+        _, candidates = await stuck(
+            harness,
+            {"_id": "1", "made": instant(now - 2 * DAY), "createdAt": instant(now - 9 * DAY)},
+            {"_id": "2", "embedded": False, "lastFailedAt": instant(now)},
+            {"_id": "3", "embedded": True, "status": "failed_max_retries"},
+            {"_id": "4", "embedded": True, "status": "failed"},
+            {"_id": "5", "embedded": False, "status": "failed_max_retries"},
+            rule=rule,
+        )
+        tally = await candidates.tally(rule, now)
+        assert tally == Tally(stuck=2, given_up=1, oldest=now - 2 * DAY)
+
+    # Getting ready
+
+    async def test_getting_ready_is_safe_to_repeat(self, harness: EngineHarness) -> None:
+        now = whole_second(harness)
+        engine, candidates = await stuck(harness, old(now, "before"))
+        for _ in range(3):
+            await candidates.prepare([RULE, FLAGGED, LEASED, RULE])
+        await candidates.prepare([])
+        await wrote(harness, engine, InsertNew("docs", old(now, "after")))
+        for rule in (RULE, FLAGGED, LEASED):
+            assert await seen(candidates, View.UNMOVED, now, rule) == ["after", "before"]
+
+    async def test_many_may_get_ready_at_once(self, harness: EngineHarness) -> None:
+        now = whole_second(harness)
+        engines = [await opened(harness) for _ in range(3)]
+        await asyncio.gather(
+            *(sweeping(each).candidates.prepare([RULE, FLAGGED, LEASED]) for each in engines),
+            *(sweeping(each).candidates.prepare([LEASED, RULE]) for each in engines),
+        )
+        await wrote(harness, engines[0], InsertNew("docs", old(now)))
+        for engine in engines:
+            assert await seen(sweeping(engine).candidates, View.UNMOVED, now) == ["1"]
+
+    async def test_collections_and_flags_may_have_any_name(self, harness: EngineHarness) -> None:
+        now = whole_second(harness)
+        engine = await opened(harness)
+        candidates = sweeping(engine).candidates
+        rules = [
+            SweepRule(lifecycle=Lifecycle(collection, flag=flag, created="ge macht"))
+            for collection in ("it's", 'quo"ted', "käse ✓", "UPPER", "upper")
+            for flag in (None, "is done", "it's", "fertig✓")
+        ]
+        await candidates.prepare(rules)
+        for number, collection in enumerate(dict.fromkeys(rule.collection for rule in rules)):
+            await wrote(harness, engine, InsertNew(collection, old(now, f"{number}")))
+        for number, rule in enumerate(rules):
+            assert await seen(candidates, View.UNMOVED, now, rule) == [f"{number // 4}"]
+            assert (await candidates.tally(rule, now)).stuck == 1
+
+    async def test_what_was_never_made_holds_nothing(self, harness: EngineHarness) -> None:
+        now = whole_second(harness)
+        candidates = sweeping(await opened(harness)).candidates
+        nowhere = SweepRule(lifecycle=Lifecycle("no such collection"))
+        for view in View:
+            assert await seen(candidates, view, now, nowhere) == []
+        assert await candidates.tally(nowhere, now) == Tally(stuck=0, given_up=0)
