@@ -1,7 +1,8 @@
-"""The rules and the dashboard that are shipped, and what their expressions name."""
+"""The rules and the dashboards that are shipped, and what their expressions name."""
 
 import json
 import re
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,9 @@ import yaml
 from headway.core.metrics import CATALOGUE
 
 ROOT = Path(__file__).parents[2]
-RULES = ROOT / "deploy" / "prometheus" / "headway-rules.yml"
-DASHBOARD = ROOT / "deploy" / "grafana" / "headway-events.json"
+RULES = sorted((ROOT / "deploy" / "prometheus" / "alerts").glob("*.yml"))
+BOARDS = {file.stem: file for file in sorted((ROOT / "deploy" / "grafana").glob("*.json"))}
+EVENTS, RETRIES, FAILED = "headway-events", "headway-retry-policy", "headway-failed-queues"
 
 # What we use of RabbitMQ's own names; a test asks a real one whether it has them.
 RABBITMQ = {
@@ -37,33 +39,38 @@ _NOT_NAMES = re.compile(
 )
 
 
+@cache  # reading takes a tenth of a second, and every test asks
 def rules() -> list[dict[str, Any]]:
-    groups = yaml.safe_load(RULES.read_text())["groups"]
-    return [rule for group in groups for rule in group["rules"]]
+    return [
+        rule
+        for file in RULES
+        for group in yaml.safe_load(file.read_text())["groups"]
+        for rule in group["rules"]
+    ]
 
 
 def alerts() -> dict[str, dict[str, Any]]:
     return {rule["alert"]: rule for rule in rules() if "alert" in rule}
 
 
-def panels() -> list[dict[str, Any]]:
-    shown: list[dict[str, Any]] = json.loads(DASHBOARD.read_text())["panels"]
+def panels(board: str) -> list[dict[str, Any]]:
+    shown: list[dict[str, Any]] = json.loads(BOARDS[board].read_text())["panels"]
     return shown
 
 
-def targets() -> list[tuple[str, str]]:
-    """Titles of panels and their expressions, with all services and queues chosen."""
+def targets(*boards: str) -> list[tuple[str, str]]:
+    """Titles of panels and their expressions, with everything chosen that can be."""
     return [
         (f"{panel['title']} {target['refId']}", chosen(target["expr"]))
-        for panel in panels()
+        for board in boards or BOARDS
+        for panel in panels(board)
         for target in panel.get("targets", ())
     ]
 
 
 def chosen(expression: str) -> str:
-    for variable, value in (("$__rate_interval", "1m"), ("$service", ".+"), ("$queue", ".+")):
-        expression = expression.replace(variable, value)
-    return expression
+    expression = expression.replace("$__rate_interval", "1m")
+    return re.sub(r"\$(?:service|queue|collection)\b", ".+", expression)
 
 
 def names(expression: str) -> set[str]:

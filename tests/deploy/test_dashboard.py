@@ -1,4 +1,4 @@
-"""The dashboard that is shipped: made by its generator, and made of metrics that there are."""
+"""The dashboards that are shipped: made by their generator, of metrics that there are."""
 
 import json
 import re
@@ -14,13 +14,24 @@ import pika
 import pytest
 
 from headway.testing.servers import RabbitMQ, wait_until
-from tests.deploy.expressions import DASHBOARD, RABBITMQ, ROOT, known, names, panels, targets
+from tests.deploy.expressions import (
+    BOARDS,
+    EVENTS,
+    FAILED,
+    RABBITMQ,
+    RETRIES,
+    ROOT,
+    known,
+    names,
+    panels,
+    targets,
+)
 from tests.deploy.test_rules import promtool
 
 QUEUE = "shop.order.placed"
 
 
-def test_the_file_is_what_the_generator_gives() -> None:
+def test_the_files_are_what_the_generator_gives() -> None:
     run = subprocess.run(
         [sys.executable, ROOT / "deploy" / "dashboards.py", "--check"],
         capture_output=True,
@@ -30,8 +41,9 @@ def test_the_file_is_what_the_generator_gives() -> None:
     assert run.returncode == 0, run.stdout + run.stderr
 
 
-def test_its_panels_have_ids_of_their_own_and_do_not_overlap() -> None:
-    shown = panels()
+@pytest.mark.parametrize("board", BOARDS)
+def test_its_panels_have_ids_of_their_own_and_do_not_overlap(board: str) -> None:
+    shown = panels(board)
     ids = [panel["id"] for panel in shown]
     assert len(set(ids)) == len(ids)
     taken: set[tuple[int, int]] = set()
@@ -45,13 +57,68 @@ def test_its_panels_have_ids_of_their_own_and_do_not_overlap() -> None:
         taken |= cells
 
 
-def test_it_has_the_four_rows_and_the_two_choices() -> None:
-    rows = [panel["title"] for panel in panels() if panel["type"] == "row"]
-    assert rows == ["What waits", "What flows", "What ended badly", "Who works"]
-    variables = json.loads(DASHBOARD.read_text())["templating"]["list"]
-    assert [one["name"] for one in variables] == ["datasource", "service", "queue"]
-    used = set(re.findall(r"\$\{?(\w+)", json.dumps(panels())))
-    assert used == {"datasource", "service", "queue", "__rate_interval"}
+@pytest.mark.parametrize(
+    ("board", "rows", "choices"),
+    [
+        (
+            EVENTS,
+            ["What waits", "What flows", "What ended badly", "Who works"],
+            ["service", "queue"],
+        ),
+        (
+            RETRIES,
+            ["What is stuck", "What sweeps do about it", "The sweeper"],
+            ["collection"],
+        ),
+        (FAILED, ["What waits for a decision", "What comes to it"], ["service", "queue"]),
+    ],
+)
+def test_it_has_its_rows_and_its_choices(board: str, rows: list[str], choices: list[str]) -> None:
+    shown = panels(board)
+    assert [panel["title"] for panel in shown if panel["type"] == "row"] == rows
+    variables = json.loads(BOARDS[board].read_text())["templating"]["list"]
+    assert [one["name"] for one in variables] == ["datasource", *choices]
+    used = set(re.findall(r"\$\{?(\w+)", json.dumps(shown)))
+    assert used == {"datasource", *choices, "__rate_interval"}
+
+
+def test_every_board_is_known_by_its_title_and_its_file() -> None:
+    found = {json.loads(file.read_text())["title"]: name for name, file in BOARDS.items()}
+    assert found == {
+        "Headway events": EVENTS,
+        "Retry Policy Monitoring": RETRIES,
+        "Failed Queues": FAILED,
+    }
+
+
+def test_the_five_panels_that_the_document_asks_for_are_there() -> None:
+    shown = {panel["title"]: panel for panel in panels(RETRIES)}
+    stuck = shown["Stuck Documents"]
+    assert stuck["type"] == "gauge"
+    steps = stuck["fieldConfig"]["defaults"]["thresholds"]["steps"]
+    assert [step["value"] for step in steps] == [None, 50, 200]
+    for title, kind, part in (
+        ("Stuck Documents", "gauge", "by (collection) (retry_job_stuck_documents"),
+        ("Retry Rate", "timeseries", "rate(retry_job_documents_requeued_total"),
+        ("Max Retries Exceeded", "stat", "retry_job_documents_max_retries_exceeded_total"),
+        ("Backoff Skipped", "timeseries", "retry_job_documents_skipped_backoff_total"),
+        ("Job Duration", "heatmap", "retry_job_duration_seconds_bucket"),
+    ):
+        assert shown[title]["type"] == kind
+        (target,) = shown[title]["targets"]
+        assert part in target["expr"]
+
+
+@pytest.mark.parametrize("board", BOARDS)
+def test_what_is_shown_of_now_is_now_and_unknown_is_a_word(board: str) -> None:
+    for panel in panels(board):
+        if panel["type"] not in {"gauge", "stat"}:
+            continue
+        assert panel["options"]["reduceOptions"]["calcs"] == ["last"]
+        assert all(target["instant"] for target in panel["targets"])
+        first = panel["fieldConfig"]["defaults"]["mappings"][0]
+        assert first["options"]["match"] == "null+nan"
+        assert first["options"]["result"]["text"] == "unknown"
 
 
 @pytest.mark.parametrize(("title", "expression"), targets(), ids=[title for title, _ in targets()])

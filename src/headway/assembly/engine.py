@@ -4,13 +4,13 @@ from headway.adapters.sqlite.engine import sqlite_engine
 from headway.adapters.sqlite.store import sqlite_store
 from headway.assembly.retrying import CHANCE, CLOCK
 from headway.assembly.settings import EngineSettings, engine_settings
-from headway.core.engine_url import AmqpUrl
+from headway.core.engine_url import AmqpUrl, MongoUrl, PostgresUrl, SqliteUrl
 from headway.core.errors import ConfigurationError
 from headway.core.secrets import hidden
 from headway.ports.chance import Chance
 from headway.ports.clock import Clock
 from headway.ports.engine import Engine
-from headway.runtime.joined_engine import BusParts, with_store, without_store
+from headway.runtime.joined_engine import BusParts, StoreParts, with_store, without_store
 
 
 def open_engine(
@@ -25,10 +25,8 @@ def open_engine(
     if not isinstance(bus, AmqpUrl):
         return sqlite_engine(bus.path, clock, chance, synchronous=bus.synchronous)
     parts = _broker(settings, str(bus), clock, chance)
-    if settings.store is None:
-        return without_store(parts)
-    file = settings.store
-    return with_store(parts, sqlite_store(file.path, clock, synchronous=file.synchronous))
+    store = _store(settings, clock)
+    return without_store(parts) if store is None else with_store(parts, store)
 
 
 def _broker(settings: EngineSettings, url: str, clock: Clock, chance: Chance) -> BusParts:
@@ -40,4 +38,50 @@ def _broker(settings: EngineSettings, url: str, clock: Clock, chance: Chance) ->
         raise ConfigurationError(
             f"{settings.name}={hidden(settings.url)!r} needs pika: pip install 'headway[rabbitmq]'"
         ) from missing
-    return rabbitmq_parts(url, clock, chance, exchange=settings.exchange)
+    return rabbitmq_parts(
+        url, clock, chance, exchange=settings.exchange, has_store=settings.store is not None
+    )
+
+
+def _store(settings: EngineSettings, clock: Clock) -> StoreParts | None:
+    match settings.store:
+        case SqliteUrl(path, synchronous):
+            return sqlite_store(path, clock, synchronous=synchronous)
+        case MongoUrl():
+            return _mongodb(settings, clock)
+        case PostgresUrl():
+            return _postgres(settings, clock)
+        case None:
+            return None
+
+
+def _mongodb(settings: EngineSettings, clock: Clock) -> StoreParts:
+    try:
+        from headway.adapters.mongodb.store import mongodb_store  # noqa: PLC0415 (an extra)
+    except ModuleNotFoundError as missing:
+        raise _needs(settings, missing, "pymongo", "mongodb") from missing
+    return mongodb_store(settings.store_url, clock, name=settings.store_name)
+
+
+def _postgres(settings: EngineSettings, clock: Clock) -> StoreParts:
+    try:
+        from headway.adapters.postgres.store import postgres_store  # noqa: PLC0415 (an extra)
+    except ModuleNotFoundError as missing:
+        raise _needs(settings, missing, "asyncpg", "asyncpg") from missing
+    return postgres_store(settings.store_url, clock)
+
+
+def _needs(
+    settings: EngineSettings, missing: ModuleNotFoundError, driver: str, extra: str
+) -> Exception:
+    """Name the extra that brings a driver; anything else that is missing is our own fault."""
+    if missing.name is None or missing.name.partition(".")[0] not in {driver, *_BESIDE}:
+        return missing
+    url = hidden(settings.store_url)
+    return ConfigurationError(
+        f"{settings.store_name}={url!r} needs {driver}: pip install 'headway[{extra}]'"
+    )
+
+
+_BESIDE = ("bson",)
+"""Modules that come with a driver, under names of their own."""

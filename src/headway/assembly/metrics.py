@@ -14,18 +14,17 @@ def create_metrics_collector() -> Metrics:
     """Give what counts and measures for a service: `increment`, `observe` and `gauge`.
 
     METRICS_BACKEND is `prometheus`, for prometheus-client's own registry, or `noop`, the default.
+    With `prometheus_pushgateway` it is the registry too: only sweeps push, and only their own.
     """
     given = environment().get(SETTING, "").strip()
     match given.lower():
         case "" | "noop":
             return NoOpMetricsCollector()
-        case "prometheus":
+        case "prometheus" | "prometheus_pushgateway":
             return _prometheus()
-        case "prometheus_pushgateway":
-            why = "pushing comes with the sweeper; until then use prometheus, or noop"
-        case _:
-            why = "use prometheus, or noop"
-    raise ConfigurationError(f"{SETTING}={given!r} is not accepted: {why}")
+    raise ConfigurationError(
+        f"{SETTING}={given!r} is not accepted: use prometheus, prometheus_pushgateway, or noop"
+    )
 
 
 @cache  # a name can be registered once in a process
@@ -36,6 +35,7 @@ def _prometheus() -> Metrics:
         )
     except ImportError:
         raise ConfigurationError(
-            f"{SETTING}=prometheus needs prometheus-client: pip install 'headway[prometheus]'"
+            f"{SETTING}={environment().get(SETTING)} needs prometheus-client: "
+            "pip install 'headway[prometheus]'"
         ) from None
     return PrometheusMetricsCollector()

@@ -3,18 +3,18 @@
 import asyncio
 import json
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from functools import partial
 from http import HTTPStatus
 from socketserver import ThreadingMixIn
-from typing import Any
+from typing import Any, TypeVar
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 from prometheus_client import CollectorRegistry, make_wsgi_app
 from prometheus_client.multiprocess import MultiProcessCollector
-from prometheus_client.registry import REGISTRY
+from prometheus_client.registry import REGISTRY, Collector
 
 from headway.adapters.prometheus.places import PlacesCollector
 from headway.assembly.retrying import CLOCK
@@ -26,6 +26,9 @@ from headway.ports.places import Count
 from headway.runtime.reach import TOO_LONG
 
 _PATIENCE = timedelta(seconds=5)
+
+T = TypeVar("T")
+Health = Callable[[], tuple[HTTPStatus, dict[str, Any]]]
 
 
 class _Server(ThreadingMixIn, WSGIServer):
@@ -54,11 +57,20 @@ def metrics_server(
         registry = CollectorRegistry()
         MultiProcessCollector(registry, path=shared)  # type: ignore[no-untyped-call]
     places = PlacesCollector(partial(_count, engine, loop), CLOCK)
-    registry.register(places)
+    with served(registry, places, partial(health, registry, CLOCK), host=host, port=port) as at:
+        yield at
+
+
+@contextmanager
+def served(
+    registry: CollectorRegistry, own: Collector, health: Health, *, host: str, port: int
+) -> Iterator[int]:
+    """Serve a registry and one more collector, while the block lasts; give the port."""
+    registry.register(own)
     try:
-        server = make_server(host, port, _pages(registry), _Server, _Quiet)
+        server = make_server(host, port, _pages(registry, health), _Server, _Quiet)
     except OSError as error:
-        registry.unregister(places)
+        registry.unregister(own)
         raise ConfigurationError(
             f"--metrics-port={port} at {host} cannot be listened on: {error.strerror}; "
             "choose another, or 0 for any"
@@ -71,17 +83,17 @@ def metrics_server(
         server.shutdown()
         server.server_close()
         thread.join()
-        registry.unregister(places)
+        registry.unregister(own)
 
 
-def _pages(registry: CollectorRegistry) -> Callable[..., Iterable[bytes]]:
+def _pages(registry: CollectorRegistry, health: Health) -> Callable[..., Iterable[bytes]]:
     metrics = make_wsgi_app(registry)
 
     def page(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
         if environ["PATH_INFO"].rstrip("/") != "/health":
             shown: Iterable[bytes] = metrics(environ, start_response)
             return shown
-        status, words = health(registry, CLOCK)
+        status, words = health()
         body = json.dumps(words).encode()
         headers = [("Content-Type", "application/json"), ("Content-Length", str(len(body)))]
         start_response(f"{status.value} {status.phrase}", headers)
@@ -107,7 +119,12 @@ def health(registry: CollectorRegistry, clock: Clock) -> tuple[HTTPStatus, dict[
 
 
 def _count(engine: Engine, loop: asyncio.AbstractEventLoop) -> Count:
-    asked = asyncio.run_coroutine_threadsafe(engine.places.count(), loop)
+    return answered(loop, engine.places.count())
+
+
+def answered(loop: asyncio.AbstractEventLoop, asking: Coroutine[Any, Any, T]) -> T:
+    """Wait in a thread of the server for what the loop finds out, for as long as a scrape may."""
+    asked = asyncio.run_coroutine_threadsafe(asking, loop)
     try:
         return asked.result(_PATIENCE.total_seconds())
     except TimeoutError:

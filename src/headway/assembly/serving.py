@@ -19,7 +19,8 @@ from headway.core.errors import ConfigurationError
 from headway.ports.engine import Engine
 from headway.ports.observer import Observer
 from headway.runtime.service import Service
-from headway.runtime.worker import Worker, WorkerSettings
+from headway.runtime.worker import Worker
+from headway.runtime.worker_settings import WorkerSettings
 
 _LOG = logging.getLogger("headway")
 

@@ -10,13 +10,16 @@ from headway.core.engine_url import (
     DEFAULT_URL,
     AmqpUrl,
     SqliteUrl,
+    StoreUrl,
     read_broker,
     read_engine_url,
+    read_mongodb,
     read_store_url,
 )
 from headway.core.errors import ConfigurationError
 from headway.core.policy import RetryConfig
 from headway.core.secrets import hidden
+from headway.core.sweep_settings import SweepSettings
 
 SETTINGS_FILE = "HEADWAY_SETTINGS"
 SHARED_COUNTERS = "PROMETHEUS_MULTIPROC_DIR"
@@ -61,7 +64,18 @@ def retry_config() -> RetryConfig:
     return RetryConfig.from_mapping(environment())
 
 
-_OWN = ("HEADWAY_BUS", "HEADWAY_STORE", "HEADWAY_EXCHANGE", SETTINGS_FILE)
+def sweep_settings() -> SweepSettings:
+    """Read RETRY_JOB_*, and where figures are pushed; what cannot be used is refused by name."""
+    return SweepSettings.from_mapping(environment())
+
+
+def named_services() -> list[str]:
+    """Give the services that HEADWAY_SERVICES names, each as MODULE:SERVICE."""
+    return environment().get(SERVICES, "").split()
+
+
+SERVICES = "HEADWAY_SERVICES"
+_OWN = ("HEADWAY_BUS", "HEADWAY_STORE", "HEADWAY_EXCHANGE", SERVICES, SETTINGS_FILE)
 DEFAULT_EXCHANGE = "headway.events"
 
 
@@ -75,16 +89,19 @@ def _refuse_misspelt(settings: Mapping[str, str]) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineSettings:
-    """Which engine is meant: a file, or a broker, with a file beside it or none."""
+    """Which engine is meant: a file, or a broker, with a store beside it or none."""
 
     name: str
     """The setting that named the bus."""
     bus: SqliteUrl | AmqpUrl
     url: str
     """As it was given, or as RABBITMQ_* have it: with the password."""
-    store: SqliteUrl | None = None
+    store: StoreUrl | None = None
     """Beside a broker. None: there is none, or the bus is a store itself."""
     store_url: str = ""
+    """As it was given, or as MONGODB_* have it: with the password."""
+    store_name: str = "HEADWAY_STORE"
+    """The setting that named the store."""
     exchange: str = DEFAULT_EXCHANGE
 
 
@@ -106,14 +123,16 @@ def engine_settings(url: str | None = None) -> EngineSettings:
 
 
 def _beside_store(settings: Mapping[str, str], name: str, bus: AmqpUrl, url: str) -> EngineSettings:
-    store = settings.get("HEADWAY_STORE") or ""
+    given = settings.get("HEADWAY_STORE")
+    mongodb = None if given else read_mongodb(settings)
     exchange = settings.get("HEADWAY_EXCHANGE") or settings.get("RABBITMQ_EXCHANGE")
     return EngineSettings(
         name=name,
         bus=bus,
         url=url,
-        store=read_store_url("HEADWAY_STORE", store) if store else None,
-        store_url=store,
+        store=read_store_url("HEADWAY_STORE", given) if given else mongodb,
+        store_url=given or (mongodb.url if mongodb else ""),
+        store_name="MONGODB_HOST" if mongodb else "HEADWAY_STORE",
         exchange=exchange or DEFAULT_EXCHANGE,
     )
 

@@ -3,20 +3,8 @@
 Labels are bounded: kinds, names of functions and reason codes, never ids or messages.
 """
 
-from dataclasses import dataclass
-from typing import Literal
-
-
-@dataclass(frozen=True, slots=True)
-class Metric:
-    """One metric as it appears in an exposition."""
-
-    name: str
-    kind: Literal["counter", "gauge", "histogram"]
-    labels: tuple[str, ...]
-    meaning: str
-    buckets: tuple[float, ...] = ()
-
+from headway.core.metric import Metric
+from headway.core.sweep_metrics import SWEEPS
 
 # Calls that are retried in place.
 RETRIES = Metric(
@@ -210,4 +198,4 @@ EVENTS = (
 """Fed by the facts of events."""
 PLACES = (ENGINE_UP, QUEUE_DEPTH, QUEUE_OLDEST_AGE, QUEUE_SUSPECTS, FAILED_LETTERS, WORKERS)
 """Read from the engine at each scrape."""
-CATALOGUE = (*CALLS, *EVENTS, *PLACES)
+CATALOGUE = (*CALLS, *EVENTS, *PLACES, *SWEEPS)

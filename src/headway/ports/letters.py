@@ -17,6 +17,10 @@ class FailedQueue:
     letters: int
     oldest: datetime | None
     newest: datetime | None
+    has_store: bool = False
+    """True: services that write letters here keep records in a store beside the bus."""
+    being_read: bool = False
+    """True: somebody else has letters of it in hand, and those are in no count."""
 
 
 class Letters(Protocol):

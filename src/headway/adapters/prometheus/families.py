@@ -5,7 +5,7 @@ from typing import Literal
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.registry import REGISTRY
 
-from headway.core.metrics import Metric
+from headway.core.metric import Metric
 
 
 def counter(metric: Metric, registry: CollectorRegistry = REGISTRY) -> Counter:

@@ -7,6 +7,7 @@ from headway.adapters.prometheus.events import EventMetrics
 from headway.adapters.prometheus.families import counter, histogram
 from headway.core import metrics
 from headway.core.facts import CommitResolved, Fact, GaveUp, Recovered, RetryScheduled
+from headway.core.sweep_facts import SweepFact
 
 _OUTCOMES = {True: "committed", False: "not_committed", None: "unknown"}
 
@@ -35,4 +36,6 @@ class PrometheusObserver:
             case CommitResolved():
                 self._resolved.labels(fact.call, _OUTCOMES[fact.committed]).inc()
             case _:
-                self._events.tell(fact)
+                # What sweeps count is read from the store, which has it from all of them.
+                if not isinstance(fact, SweepFact):
+                    self._events.tell(fact)

@@ -7,7 +7,7 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from headway.core import metrics
-from headway.core.metrics import Metric
+from headway.core.metric import Metric
 from headway.ports.clock import Clock
 from headway.ports.places import Count
 

@@ -1,24 +1,14 @@
-"""What the dashboard shows: rows of panels, each with its expressions.
+"""The board of events: what waits, what flows, what ended badly, who works.
 
 Every process shows the counts of the whole engine, so these are taken with max, never added up.
 """
 
-from dataclasses import dataclass
+from panel import Board, Choice, Panel
 
 # Headway's own queues at a broker: delays, notes, the workers' own. [.] and not \\., which has to
 # be doubled in some places and not in others.
 _WORK = 'queue=~"($queue)([.]suspects)?",queue!~"headway[.].+"'
 _OF_SERVICE = 'service=~"$service"'
-
-
-@dataclass(frozen=True)
-class Panel:
-    """One graph: what it shows, in which unit, and lines by expression and name."""
-
-    title: str
-    says: str
-    unit: str
-    lines: tuple[tuple[str, str], ...]
 
 
 def _rate(metric: str, *by: str) -> str:
@@ -132,34 +122,38 @@ FLOWS = (
     ),
 )
 
-BAD = (
-    Panel(
-        "Letters",
-        "What waits for a decision. RabbitMQ's number holds while somebody is reading them.",
-        "short",
+LETTERS = Panel(
+    "Letters",
+    "What waits for a decision. RabbitMQ's number holds while somebody is reading them.",
+    "short",
+    (
+        ('max by (queue) (failed_letters{queue=~"$queue"})', "{{queue}}"),
         (
-            ('max by (queue) (failed_letters{queue=~"$queue"})', "{{queue}}"),
             (
-                (
-                    'max by (queue) (rabbitmq_queue_messages{queue=~"$queue"} and on (queue) '
-                    "failed_letters)"
-                ),
-                "{{queue}} at RabbitMQ",
+                'max by (queue) (rabbitmq_queue_messages{queue=~"$queue"} and on (queue) '
+                "failed_letters)"
             ),
+            "{{queue}} at RabbitMQ",
         ),
     ),
-    Panel(
-        "Letters written, by reason",
-        "max_attempts, ttl_exceeded, non_retryable, crash_loop, malformed, unroutable.",
-        "ops",
-        ((_rate("event_retry_dlq_total", "service", "reason"), "{{service}} {{reason}}"),),
-    ),
-    Panel(
-        "Letters written, by error",
-        "The class of the last error.",
-        "ops",
-        ((_rate("failures_total", "service", "error_type"), "{{service}} {{error_type}}"),),
-    ),
+)
+BY_REASON = Panel(
+    "Letters written, by reason",
+    "max_attempts, ttl_exceeded, non_retryable, crash_loop, malformed, unroutable.",
+    "ops",
+    ((_rate("event_retry_dlq_total", "service", "reason"), "{{service}} {{reason}}"),),
+)
+BY_ERROR = Panel(
+    "Letters written, by error",
+    "The class of the last error.",
+    "ops",
+    ((_rate("failures_total", "service", "error_type"), "{{service}} {{error_type}}"),),
+)
+
+BAD = (
+    LETTERS,
+    BY_REASON,
+    BY_ERROR,
     Panel(
         "Suspects",
         "Events whose workers died twice: those that wait, and those that were run alone.",
@@ -253,9 +247,19 @@ WORKS = (
     ),
 )
 
-ROWS = (
-    ("What waits", WAITS),
-    ("What flows", FLOWS),
-    ("What ended badly", BAD),
-    ("Who works", WORKS),
+BOARD = Board(
+    uid="headway-events",
+    title="Headway events",
+    says="What waits, what flows, what ended badly, who works.",
+    tags=("headway", "rabbitmq"),
+    choices=(
+        Choice("service", "label_values(events_processed_total, service)"),
+        Choice("queue", 'label_values({__name__=~"queue_depth|failed_letters"}, queue)'),
+    ),
+    rows=(
+        ("What waits", WAITS),
+        ("What flows", FLOWS),
+        ("What ended badly", BAD),
+        ("Who works", WORKS),
+    ),
 )
