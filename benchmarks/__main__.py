@@ -4,7 +4,7 @@ import argparse
 import json
 import sys
 
-from benchmarks import disturbance, imports, rabbitmq_queues, retrying, sqlite_queues
+from benchmarks import disturbance, imports, rabbitmq_queues, retrying, sqlite_queues, sweeping
 from benchmarks.measure import Table
 
 SUITES = {
@@ -13,6 +13,7 @@ SUITES = {
     "sqlite": sqlite_queues.measure,
     "disturbance": disturbance.measure,
     "rabbitmq": rabbitmq_queues.measure,
+    "sweeping": sweeping.measure,
 }
 
 

@@ -1,7 +1,10 @@
 """Real servers for all tests: each started once per run (or xdist worker), when first asked for."""
 
 import os
+import socket
+import sys
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -66,6 +69,30 @@ def _need(server: type[Server]) -> None:
     if os.environ.get("CI") == "true":
         pytest.fail(f"CI tests everything. {missing}", pytrace=False)
     pytest.skip(f"NOT TESTED! {missing}")
+
+
+class _Socket(socket.socket):
+    def __del__(self) -> None:
+        self.close()
+
+
+class _Sockets:
+    socket = _Socket
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(socket, name)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _forgotten_sockets() -> None:
+    """Close what pymongo forgets when it is cancelled while it connects: it would be an error.
+
+    Whether that happens depends on when a test ends, and the warning comes in some later test.
+    """
+    if "pymongo" in sys.modules:
+        from pymongo import pool_shared  # noqa: PLC0415 (where no test needs it, nobody loads it)
+
+        vars(pool_shared)["socket"] = _Sockets()
 
 
 @pytest.fixture(scope="session")

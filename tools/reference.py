@@ -11,7 +11,8 @@ from typing import cast
 import headway
 from headway.core.catalogue import RULES
 from headway.core.classify import ANY, Rule
-from headway.core.metrics import CATALOGUE, Metric
+from headway.core.metric import Metric
+from headway.core.metrics import CATALOGUE
 from headway.systems.ledger.metrics import CATALOGUE as LEDGER
 
 REFERENCE = Path(__file__).resolve().parent.parent / "docs" / "reference"

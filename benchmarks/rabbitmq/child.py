@@ -11,10 +11,13 @@ _PATIENCE = 180
 
 
 def run_child(
-    module: str, *arguments: object, environment: Mapping[str, str] | None = None
+    module: str,
+    *arguments: object,
+    environment: Mapping[str, str] | None = None,
+    package: str = "benchmarks.rabbitmq",
 ) -> dict[str, Any]:
-    """Run a module of this package to its end and give what it reported."""
-    command = [sys.executable, "-m", f"benchmarks.rabbitmq.{module}", *map(str, arguments)]
+    """Run a module of a package to its end and give what it reported."""
+    command = [sys.executable, "-m", f"{package}.{module}", *map(str, arguments)]
     done = subprocess.run(
         command,
         env={**os.environ, **(environment or {})},

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from headway.assembly.reporting import error_reporter
     from headway.assembly.retrying import retry, retry_on_oc000
     from headway.assembly.running import run_services
+    from headway.assembly.sweeping import Sweeper
     from headway.assembly.transactions import create_operations_table, run_transaction
     from headway.core.backoff import AddedJitter, Exponential, FullJitter, Stepped
     from headway.core.classify import Classifier, Rule
@@ -31,13 +32,14 @@ if TYPE_CHECKING:
     from headway.core.failure import Verdict
     from headway.core.health import FloodRule, OutageRule
     from headway.core.letter import Letter
+    from headway.core.lifecycle import Lifecycle
     from headway.core.policy import RetryConfig, RetryPolicy
     from headway.runtime.blocking import BlockingWork
     from headway.runtime.case import Abandoned, Delayed
     from headway.runtime.failed import FailedQueues
     from headway.runtime.service import Service
     from headway.runtime.work import Work
-    from headway.runtime.worker import WorkerSettings
+    from headway.runtime.worker_settings import WorkerSettings
 
 __all__ = [
     "Abandoned",
@@ -57,6 +59,7 @@ __all__ = [
     "FullJitter",
     "HeadwayError",
     "Letter",
+    "Lifecycle",
     "NoOpMetricsCollector",
     "OutageRule",
     "OutcomeUnknownError",
@@ -65,6 +68,7 @@ __all__ = [
     "Rule",
     "Service",
     "Stepped",
+    "Sweeper",
     "Verdict",
     "Work",
     "WorkerSettings",
@@ -90,6 +94,7 @@ _HOME = {
     "retry": "assembly.retrying",
     "retry_on_oc000": "assembly.retrying",
     "run_services": "assembly.running",
+    "Sweeper": "assembly.sweeping",
     "create_operations_table": "assembly.transactions",
     "run_transaction": "assembly.transactions",
     "AddedJitter": "core.backoff",
@@ -112,6 +117,7 @@ _HOME = {
     "FloodRule": "core.health",
     "OutageRule": "core.health",
     "Letter": "core.letter",
+    "Lifecycle": "core.lifecycle",
     "RetryConfig": "core.policy",
     "RetryPolicy": "core.policy",
     "BlockingWork": "runtime.blocking",
@@ -120,7 +126,7 @@ _HOME = {
     "FailedQueues": "runtime.failed",
     "Service": "runtime.service",
     "Work": "runtime.work",
-    "WorkerSettings": "runtime.worker",
+    "WorkerSettings": "runtime.worker_settings",
 }
 
 

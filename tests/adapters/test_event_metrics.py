@@ -10,7 +10,8 @@ from headway.adapters.prometheus.observer import PrometheusObserver
 from headway.adapters.prometheus.places import PlacesCollector
 from headway.core.action import Reason
 from headway.core.facts import Fact
-from headway.core.metrics import EVENTS, PLACES, Metric
+from headway.core.metric import Metric
+from headway.core.metrics import EVENTS, PLACES
 from headway.ports.places import Count, QueueCount
 from headway.testing.clock import VirtualClock
 from tests.adapters.event_facts import (

@@ -20,7 +20,9 @@ from headway.runtime.finishing import StoreThenBus
 from headway.testing.chance import Fixed
 from headway.testing.clock import VirtualClock
 from headway.testing.conformance.bus import BusConformance
+from headway.testing.conformance.candidates import CandidatesConformance
 from headway.testing.conformance.commit import CommitConformance
+from headway.testing.conformance.desk import DeskConformance
 from headway.testing.conformance.documents import DocumentsConformance
 from headway.testing.conformance.examples import (
     MAILS,
@@ -43,9 +45,11 @@ from headway.testing.conformance.examples import (
     wrote,
 )
 from headway.testing.conformance.harness import Capability, EngineHarness
+from headway.testing.conformance.leases import LeasesConformance
 from headway.testing.conformance.letters import LettersConformance
 from headway.testing.conformance.places import PlacesConformance
 from headway.testing.conformance.records import RecordsConformance
+from headway.testing.conformance.totals import TotalsConformance
 
 
 class MemoryHarness(EngineHarness):
@@ -88,6 +92,18 @@ class TestRecords(RecordsConformance): ...
 
 
 class TestDocuments(DocumentsConformance): ...
+
+
+class TestCandidates(CandidatesConformance): ...
+
+
+class TestDesk(DeskConformance): ...
+
+
+class TestLeases(LeasesConformance): ...
+
+
+class TestTotals(TotalsConformance): ...
 
 
 class TestLetters(LettersConformance): ...

@@ -9,9 +9,11 @@ import pika
 import pytest
 
 from headway.adapters.rabbitmq import looks, scanning
-from headway.adapters.rabbitmq.engine import RabbitParts
+from headway.adapters.rabbitmq.engine import RabbitParts, rabbitmq_parts
 from headway.adapters.rabbitmq.scanning import QueueHeldError
 from headway.adapters.rabbitmq.sending import NotPublishedError
+from headway.adapters.rabbitmq.topology import CATALOGUE
+from headway.adapters.system.chance import SystemChance
 from headway.core.action import Reason
 from headway.core.errors import ConfigurationError, LetterGoneError
 from headway.core.letter import Letter
@@ -236,7 +238,25 @@ async def test_whoever_holds_a_queue_for_long_is_named_to_others(
     ):
         with pytest.raises(QueueHeldError, match=f"somebody else is reading {FAILED}"):
             await work
-    assert [each.letters for each in await other.letters.queues()] == [0, 0]
+    listed = {each.name: each for each in await other.letters.queues()}
+    assert (listed[FAILED].letters, listed[FAILED].being_read) == (0, True)
+    assert not listed[MAILS.failed].being_read
+    assert not any(each.being_read for each in await parts.letters.queues())
+
+
+async def test_a_queue_remembers_that_its_workers_had_a_store(harness: Harness) -> None:
+    old = b'{"shop.orders": {"event_types": ["OrderPlaced"], "failed": "shop.failed"}}'
+    parts = await opened(harness)
+    with channel_to(harness.url) as channel:
+        channel.queue_purge(CATALOGUE)
+    put(harness.url, CATALOGUE, old)
+    assert [each.has_store for each in await parts.letters.queues()] == [False]
+    stored = rabbitmq_parts(harness.url, harness.clock, SystemChance(), has_store=True)
+    harness.parts.append(stored)
+    await stored.bus.open([ORDERS])
+    await (await opened(harness)).bus.open([ORDERS, MAILS])  # later, without one
+    found = {each.name: each.has_store for each in await parts.letters.queues()}
+    assert found == {ORDERS.failed: True, MAILS.failed: False}
 
 
 async def test_of_a_requeue_and_a_purge_at_once_one_happens(harness: Harness) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from headway.adapters.sqlite.schema import VERSION
 from headway.core.errors import TransactionEndedError
 from headway.core.writes import Increment
 from headway.ports.commit import Outcome
@@ -101,7 +102,7 @@ def traces(connection: Any) -> None:
 def reads(connection: Any) -> None:
     assert connection.execute("pragma table_info(own)").fetchall()
     assert connection.execute("select * from pragma_table_info('headway_items')").fetchall()
-    assert connection.execute("pragma user_version").fetchone() == (1,)
+    assert connection.execute("pragma user_version").fetchone() == (VERSION,)
     assert connection.execute("select count(*) from headway_items").fetchone() == (2,)
 
 

@@ -14,12 +14,16 @@ from headway.adapters.system.clock import SystemClock
 from headway.ports.engine import Engine
 from headway.ports.records import DoneRecord
 from headway.testing.conformance.bus import BusConformance
+from headway.testing.conformance.candidates import CandidatesConformance
 from headway.testing.conformance.commit import CommitConformance
+from headway.testing.conformance.desk import DeskConformance
 from headway.testing.conformance.documents import DocumentsConformance
 from headway.testing.conformance.harness import EngineHarness
+from headway.testing.conformance.leases import LeasesConformance
 from headway.testing.conformance.letters import LettersConformance
 from headway.testing.conformance.places import PlacesConformance
 from headway.testing.conformance.records import RecordsConformance
+from headway.testing.conformance.totals import TotalsConformance
 
 NO_PROCESS = 2**22 + 1
 """Linux gives no process a number as high as this."""
@@ -87,6 +91,18 @@ class TestCommit(CommitConformance): ...
 
 
 class TestDocuments(DocumentsConformance): ...
+
+
+class TestCandidates(CandidatesConformance): ...
+
+
+class TestDesk(DeskConformance): ...
+
+
+class TestLeases(LeasesConformance): ...
+
+
+class TestTotals(TotalsConformance): ...
 
 
 class TestLetters(LettersConformance): ...

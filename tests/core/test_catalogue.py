@@ -327,6 +327,10 @@ def test_a_connection_that_sqlalchemy_has_given_up_is_lost() -> None:
     assert verdict(sqlalchemy.exc.TimeoutError("QueuePool limit")) == (T, "CONNECTION_ERROR")
 
 
+def bulk(*codes: int) -> pymongo.errors.BulkWriteError:
+    return pymongo.errors.BulkWriteError({"writeErrors": [{"code": code} for code in codes]})
+
+
 def labelled(error: pymongo.errors.PyMongoError, label: str) -> pymongo.errors.PyMongoError:
     error._add_error_label(label)
     assert error.has_error_label(label)
@@ -363,6 +367,20 @@ def labelled(error: pymongo.errors.PyMongoError, label: str) -> pymongo.errors.P
             (T, "CONNECTION_ERROR"),
         ),
         (pymongo.errors.OperationFailure("Document failed", 121), (P, "VALIDATION_ERROR")),
+        (pymongo.errors.OperationFailure("too large", 10334), (P, "VALIDATION_ERROR")),
+        (pymongo.errors.DocumentTooLarge("too large"), (P, "VALIDATION_ERROR")),
+        (pymongo.errors.OperationFailure("bad auth", 18), (P, "CREDENTIALS_REFUSED")),
+        (pymongo.errors.OperationFailure("not in transactions", 263), (P, "PROGRAMMING_ERROR")),
+        (pymongo.errors.OperationFailure("no primary", 10107), (T, "CONNECTION_ERROR")),
+        (pymongo.errors.NotPrimaryError("not primary"), (T, "CONNECTION_ERROR")),
+        (pymongo.errors.ExecutionTimeout("too slow", 50), (T, "QUERY_CANCELLED")),
+        (pymongo.errors.OperationFailure("disk full", 14031), (T, "RESOURCES_EXHAUSTED")),
+        (pymongo.errors.InvalidName("no name"), (P, "PROGRAMMING_ERROR")),
+        (pymongo.errors.InvalidOperation("closed"), (P, "PROGRAMMING_ERROR")),
+        (bulk(11000), (P, "UNIQUE_VIOLATION")),
+        (bulk(121), (P, "VALIDATION_ERROR")),
+        (bulk(112), (T, "OC000_TRANSACTION_CONFLICT")),
+        (bulk(), (T, "UNKNOWN_ERROR")),
         (pymongo.errors.OperationFailure("what", 99999), (T, "UNKNOWN_ERROR")),
     ],
     ids=repr,

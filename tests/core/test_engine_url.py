@@ -2,9 +2,13 @@ import pytest
 
 from headway.core.engine_url import (
     AmqpUrl,
+    MongoUrl,
+    PostgresUrl,
     SqliteUrl,
+    StoreUrl,
     read_broker,
     read_engine_url,
+    read_mongodb,
     read_store_url,
 )
 from headway.core.errors import ConfigurationError
@@ -98,4 +102,99 @@ def test_what_is_wrong_with_them_is_said(name: str, value: str, cure: str) -> No
         read_broker({"RABBITMQ_HOST": "broker", name: value})
     assert str(refused.value).startswith(f"{name}=")
     assert cure in str(refused.value)
+    assert "secret" not in str(refused.value)
+
+
+# Stores
+
+
+@pytest.mark.parametrize(
+    ("url", "database", "kind"),
+    [
+        ("mongodb://host/app", "app", MongoUrl),
+        ("mongodb://me:a%2Fb@one:1,two:2,[::1]:3/app?replicaSet=rs0&authSource=x", "app", MongoUrl),
+        ("mongodb+srv://me:secret@cluster.example/app", "app", MongoUrl),
+        ("postgresql://me:secret@host:5432/app?sslmode=require", "app", PostgresUrl),
+        ("postgres://host/my%20app", "my app", PostgresUrl),
+        ("postgresql:///app?host=/tmp", "app", PostgresUrl),
+    ],
+)
+def test_urls_of_stores(url: str, database: str, kind: type[MongoUrl | PostgresUrl]) -> None:
+    assert read_store_url("HEADWAY_STORE", url) == kind(database, url)
+
+
+@pytest.mark.parametrize("scheme", ["mongodb", "postgresql"])
+@pytest.mark.parametrize(
+    ("rest", "why"),
+    [
+        ("host", "it names no database"),
+        ("host/", "it names no database"),
+        ("/app", "it names no host"),
+        ("host:99999/app", "its port is no number from 1 to 65535"),
+        ("host:x/app", "its port is no number from 1 to 65535"),
+        ("me:top/secret@host/app", "a / in a password is written as %2F"),
+        ("me:top#secret@host/app", "a # as %23"),
+        ("host/a/b", "'a/b' is no name of a database"),
+    ],
+)
+def test_what_is_wrong_with_the_url_of_a_store_is_said(scheme: str, rest: str, why: str) -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        read_store_url("HEADWAY_STORE", f"{scheme}://{rest}")
+    said = str(refused.value)
+    assert said.startswith(f"HEADWAY_STORE='{scheme}://")
+    assert f"is not accepted: {why}" in said or why in said
+    assert f"use {scheme}://USER:PASSWORD@HOST:PORT/DATABASE" in said
+    assert "secret" not in said
+
+
+def test_a_name_that_mongodb_does_not_take_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match=r"'my app' is no name of a database"):
+        read_store_url("HEADWAY_STORE", "mongodb://host/my%20app")
+
+
+def test_a_store_that_nobody_knows_is_told_those_that_are_known() -> None:
+    with pytest.raises(ConfigurationError, match=r"'cassandra'.*sqlite:///.*mongodb://.*postgres"):
+        read_store_url("HEADWAY_STORE", "cassandra://host/app")
+
+
+@pytest.mark.parametrize("url", ["mongodb://host/app", "postgresql://me:secret@host/app"])
+def test_a_store_is_no_bus(url: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"is a store, and no bus; set HEADWAY_STORE"):
+        read_engine_url("HEADWAY_BUS", url)
+
+
+def test_no_password_of_a_store_is_shown() -> None:
+    for url in ("mongodb://user:secret@host/app", "postgresql://user:secret@host/app"):
+        store: StoreUrl = read_store_url("HEADWAY_STORE", url)
+        assert "secret" not in repr(store)
+
+
+def test_mongodb_by_the_names_of_the_documents() -> None:
+    assert read_mongodb({"MONGODB_DATABASE": "app"}) is None
+    given = {"MONGODB_HOST": "documentdb", "MONGODB_DATABASE": "copilot"}
+    assert read_mongodb(given) == MongoUrl("copilot", "mongodb://documentdb:27017/copilot")
+    login = {"MONGODB_PORT": "99", "MONGODB_USERNAME": "a@b", "MONGODB_PASSWORD": "top/secret"}
+    found = read_mongodb({**given, **login})
+    assert found is not None
+    assert found.url == ("mongodb://a%40b:top%2Fsecret@documentdb:99/copilot?authSource=admin")
+    assert read_store_url("HEADWAY_STORE", found.url) == found
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"MONGODB_HOST": "mongodb://me:secret@host/app"}, "a whole URL goes into HEADWAY_STORE"),
+        ({"MONGODB_PORT": "tcp://10.0.0.1:27017"}, "use HEADWAY_STORE=mongodb://"),
+        ({"MONGODB_DATABASE": ""}, "MONGODB_DATABASE='' is not accepted"),
+        ({"MONGODB_DATABASE": "a.b"}, "MONGODB_DATABASE='a.b' is not accepted"),
+        ({"MONGODB_USERNAME": "me"}, "MONGODB_PASSWORD is not set"),
+        ({"MONGODB_PASSWORD": "secret"}, "MONGODB_USERNAME is not set"),
+    ],
+)
+def test_what_is_wrong_with_the_names_of_mongodb_is_said(
+    settings: dict[str, str], said: str
+) -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        read_mongodb({"MONGODB_HOST": "host", "MONGODB_DATABASE": "app", **settings})
+    assert said in str(refused.value)
     assert "secret" not in str(refused.value)

@@ -92,6 +92,16 @@ def test_half_of_all_is_not_more_than_half() -> None:
     assert guard.may_take(NOW)
 
 
+def test_a_success_never_sets_off_a_pause() -> None:
+    guard = FloodGuard()
+    guard.ended(NOW, permanent=True, count=15)  # the cause is mended, and the letters are sent again
+    for number in range(5):
+        guard.ended(NOW + number * SECOND, permanent=False)
+    assert guard.paused_since is None
+    guard.ended(NOW + 6 * SECOND, permanent=True)
+    assert guard.paused_since == NOW + 6 * SECOND
+
+
 def test_failures_spread_over_hours_are_no_flood() -> None:
     guard = FloodGuard()
     for number in range(100):
@@ -121,4 +131,4 @@ def test_the_guard_counts_what_lies_in_its_window(ends: list[tuple[int, bool]]) 
         guard.ended(now, permanent=permanent)
         window = [one for at, one in seen if now - at <= timedelta(minutes=1)]
         flooded = len(window) >= 20 and sum(window) * 2 > len(window)
-        assert (guard.paused_since is not None) is flooded
+        assert (guard.paused_since is not None) is (flooded and permanent)

@@ -119,6 +119,9 @@ class DoomedStore:
         self.records = DoomedRecords(store.records, doom)
         self.documents = store.documents
         self.ends = store.ends
+        self.sweeping = store.sweeping
+        self.bodies_wait = store.bodies_wait
+        self.aside = store.aside
 
     async def commit(self, units: Sequence[Unit]) -> Sequence[Finish]:
         return await self._doom.step("commit", lambda: self._store.commit(units))

@@ -14,8 +14,9 @@ import pytest
 from headway.adapters.memory.state import State
 from headway.adapters.sqlite.engine import SqliteEngine
 from headway.assembly.engine import open_engine
+from headway.assembly.retrying import CLOCK
 from headway.assembly.settings import engine_settings
-from headway.core.engine_url import AmqpUrl, SqliteUrl
+from headway.core.engine_url import AmqpUrl, MongoUrl, SqliteUrl
 from headway.core.errors import ConfigurationError
 from headway.ports.clock import Clock
 from headway.runtime.finishing import StoreThenBus
@@ -33,6 +34,8 @@ def nothing_set(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
     for name in ("HOST", "PORT", "USERNAME", "USER", "PASSWORD", "VHOST", "EXCHANGE"):
         monkeypatch.delenv(f"RABBITMQ_{name}", raising=False)
+        monkeypatch.delenv(f"MONGODB_{name}", raising=False)
+    monkeypatch.delenv("MONGODB_DATABASE", raising=False)
 
 
 @pytest.fixture
@@ -80,6 +83,21 @@ def test_a_broker_by_the_names_of_the_documents(given: Any) -> None:
     assert engine_settings("sqlite:///a.db").bus == SqliteUrl("a.db")
 
 
+def test_mongodb_by_the_names_of_the_documents(given: Any) -> None:
+    given(MONGODB_HOST="documentdb", MONGODB_DATABASE="copilot")
+    assert engine_settings().store is None  # a file is its own store
+    given(RABBITMQ_HOST="messagebus")
+    found = engine_settings()
+    assert found.store == MongoUrl("copilot", "mongodb://documentdb:27017/copilot")
+    assert (found.store_name, found.store_url) == (
+        "MONGODB_HOST",
+        "mongodb://documentdb:27017/copilot",
+    )
+    given(HEADWAY_STORE="sqlite:///a.db")
+    found = engine_settings()
+    assert (found.store_name, found.store) == ("HEADWAY_STORE", SqliteUrl("a.db"))
+
+
 def test_what_is_typed_goes_before_the_environment(given: Any) -> None:
     given(HEADWAY_BUS="sqlite:///a.db", HEADWAY_STORE="sqlite:///a.db")
     found = engine_settings("amqp://broker")
@@ -111,6 +129,18 @@ def test_what_is_typed_goes_before_the_environment(given: Any) -> None:
             r"HEADWAY_STORE='amqp://me:\*\*\*@broker' is not accepted: a broker keeps no records",
         ),
         ({"HEADWAY_EXCHANGES": "x"}, "did you mean HEADWAY_EXCHANGE"),
+        (
+            {"HEADWAY_PREFETCH": "1"},
+            "HEADWAY_PREFETCH is no setting: there are: HEADWAY_BUS, HEADWAY_STORE, ",
+        ),
+        (
+            {"RABBITMQ_HOST": "broker", "RABBITMQ_PASWORD": "x"},
+            r"RABBITMQ_PASWORD is no setting: did you mean RABBITMQ_PASSWORD\?",
+        ),
+        (
+            {"HEADWAY_BUS": "amqp://broker", "HEADWAY_STORE": "nonsense://"},
+            "HEADWAY_STORE='nonsense://' is not accepted: 'nonsense' is no engine.*or mongodb://",
+        ),
     ],
 )
 def test_settings_that_make_no_sense_together_are_refused(
@@ -119,6 +149,23 @@ def test_settings_that_make_no_sense_together_are_refused(
     given(**settings)
     with pytest.raises(ConfigurationError, match=said):
         engine_settings()
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "HEADWAY_SERVICE_HOST",
+        "HEADWAY_PORT_80_TCP",
+        "RABBITMQ_NODENAME",
+        "RABBITMQ_DEFAULT_PASS",
+        "RABBITMQ_SERVICE_HOST",
+        "RABBITMQ_NODE_PORT",
+        "RABBITMQ_LOGS",
+    ],
+)
+def test_what_others_set_is_not_taken_for_misspelt(given: Any, name: str) -> None:
+    given(**{"RABBITMQ_HOST": "broker", name: "x"})
+    assert engine_settings().bus == AmqpUrl("broker", 5672)
 
 
 # Opening
@@ -130,6 +177,7 @@ class Asked:
 
     url: str = ""
     exchange: str = ""
+    has_store: bool = False
     state: State | None = None
 
 
@@ -137,8 +185,10 @@ class Asked:
 def broker(monkeypatch: pytest.MonkeyPatch) -> Asked:
     asked = Asked(state=State())
 
-    def rabbitmq_parts(url: str, clock: Clock, _chance: object, *, exchange: str) -> Parts:
-        asked.url, asked.exchange = url, exchange
+    def rabbitmq_parts(
+        url: str, clock: Clock, _chance: object, *, exchange: str, has_store: bool
+    ) -> Parts:
+        asked.url, asked.exchange, asked.has_store = url, exchange, has_store
         assert asked.state is not None
         return bus_parts(asked.state, clock)
 
@@ -159,6 +209,7 @@ async def test_a_broker_alone(broker: Asked, given: Any) -> None:
     engine = open_engine()
     assert isinstance(engine.finisher, BusOnly)
     assert not engine.has_store
+    assert not broker.has_store
     assert broker.url == "amqp://guest:top%2Fsecret@messagebus:5672/%2F"
     assert broker.exchange == "headway.events"
     await engine.close()
@@ -169,7 +220,7 @@ async def test_a_broker_with_a_store_beside_it(broker: Asked, given: Any, tmp_pa
     clock = VirtualClock()
     engine = open_engine("amqps://broker/shop", clock=clock)
     assert isinstance(engine.finisher, StoreThenBus)
-    assert (engine.has_store, broker.exchange) == (True, "x")
+    assert (engine.has_store, broker.has_store, broker.exchange) == (True, True, "x")
     assert broker.url == "amqps://guest:guest@broker:5671/shop"
     await engine.bus.open([ORDERS])
     await publish(engine, "a")
@@ -179,6 +230,23 @@ async def test_a_broker_with_a_store_beside_it(broker: Asked, given: Any, tmp_pa
     await engine.close()
     with pytest.raises(RuntimeError, match="is closed"):
         await engine.records.dispatched(["a"])
+
+
+@pytest.mark.server("mongodb")
+@pytest.mark.usefixtures("broker")
+async def test_a_broker_with_mongodb_beside_it(given: Any, mongodb_database: str) -> None:
+    given(HEADWAY_STORE=mongodb_database)
+    engine = open_engine("amqp://broker")
+    await engine.open([ORDERS])
+    await publish(engine, "a")
+    (delivery,) = await engine.bus.take([ORDERS.name], 1)
+    await engine.finisher.finish([unit(delivery, CLOCK.now())])
+    assert await engine.records.find([key_of(delivery)])
+    assert engine.bodies_wait
+    assert engine.sweeping is not None
+    async with engine.documents_aside() as documents:
+        assert await documents.fetch("docs", ["1"]) == {}
+    await engine.close()
 
 
 def test_a_broker_without_its_driver_names_the_extra(
@@ -197,6 +265,35 @@ def test_a_broker_without_its_driver_names_the_extra(
     ) as refused:
         open_engine("amqp://me:secret@broker")
     assert "'headway[rabbitmq]'" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("scheme", "driver", "extra"),
+    [
+        ("mongodb", "pymongo", "mongodb"),
+        ("mongodb", "bson", "mongodb"),
+        ("postgresql", "asyncpg", "asyncpg"),
+    ],
+)
+@pytest.mark.usefixtures("broker")
+def test_a_store_without_its_driver_names_the_extra(
+    monkeypatch: pytest.MonkeyPatch, given: Any, scheme: str, driver: str, extra: str
+) -> None:
+    real = builtins.__import__
+    store = f"headway.adapters.{scheme.removesuffix('ql')}.store"
+
+    def missing(name: str, *rest: Any, **more: Any) -> Any:
+        if name == store:
+            raise ModuleNotFoundError(f"No module named {driver!r}", name=driver)
+        return real(name, *rest, **more)
+
+    monkeypatch.setattr(builtins, "__import__", missing)
+    given(HEADWAY_STORE=f"{scheme}://me:secret@host/app")
+    with pytest.raises(ConfigurationError) as refused:
+        open_engine("amqp://broker")
+    said = str(refused.value)
+    assert said.startswith(f"HEADWAY_STORE='{scheme}://me:***@host/app' needs ")
+    assert said.endswith(f"pip install 'headway[{extra}]'")
 
 
 # Commands

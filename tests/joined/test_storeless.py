@@ -2,13 +2,16 @@
 
 import asyncio
 import logging
+from collections.abc import Awaitable
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
+from headway.core.beginning import Beginning
 from headway.core.errors import ConfigurationError
 from headway.core.event import Event
+from headway.core.lifecycle import Lifecycle
 from headway.core.writes import Increment
 from headway.ports.commit import Outcome
 from headway.ports.engine import Engine
@@ -128,10 +131,13 @@ async def test_who_lost_a_delivery_is_told(harness: BusHarness) -> None:
 async def test_documents_are_refused_and_records_find_nothing(harness: BusHarness) -> None:
     engine = await opened(harness)
     now = harness.clock.now()
+    beginning = Beginning(lifecycle=Lifecycle("docs"), ids=("1",), operation="a", now=now)
+    asked: Awaitable[Any]
     for asked in (
         engine.documents.fetch("docs", ["1"]),
         engine.documents.find("docs", {}, 1),
-        engine.documents.begin("docs", ["1"], "a", now),
+        engine.documents.begin([beginning]),
+        engine.documents.renew("docs", {"1": "token"}, now),
     ):
         with pytest.raises(ConfigurationError, match="'docs' needs a store, and HEADWAY_STORE"):
             await asked

@@ -4,7 +4,7 @@ import contextlib
 import json
 import sqlite3
 import subprocess
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,6 +12,8 @@ from headway.assembly.retrying import CHANCE, CLOCK
 from headway.core.event import Event, encode
 from headway.runtime.publisher import message_of
 from tests.proof.running import Site
+
+Publish = Callable[[str, Sequence[tuple[str, object]]], Awaitable[None]]
 
 
 @dataclass(frozen=True)
@@ -45,20 +47,30 @@ class BrokerSite(Site):
 
     async def publish_named(self, event_type: str, events: Sequence[tuple[str, object]]) -> None:
         """Publish events under ids of the test's own, as often as it takes."""
+        async with self.publishing() as publish:
+            await publish(event_type, events)
+
+    @contextlib.asynccontextmanager
+    async def publishing(self) -> AsyncIterator[Publish]:
+        """Publish more than once over one connection."""
         from headway.adapters.rabbitmq.engine import rabbitmq_parts  # noqa: PLC0415
         from headway.adapters.rabbitmq.sending import NotPublishedError  # noqa: PLC0415
 
         parts = rabbitmq_parts(self.url, CLOCK, CHANCE)
-        left = [
-            message_of(encode(Event(event_type, name, data=data)), event_type, name)
-            for name, data in events
-        ]
-        try:
+
+        async def publish(event_type: str, events: Sequence[tuple[str, object]]) -> None:
+            left = [
+                message_of(encode(Event(event_type, name, data=data)), event_type, name)
+                for name, data in events
+            ]
             while left:
                 # A broker with much to read back is away for longer than publishing waits.
                 with contextlib.suppress(NotPublishedError):
                     await parts.bus.publish(left[:500])
                     del left[:500]
+
+        try:
+            yield publish
         finally:
             await parts.bus.close()
 

@@ -13,7 +13,7 @@ from headway.core.facts import (
 )
 from headway.runtime.service import Service
 from headway.runtime.work import Work
-from headway.runtime.worker import WorkerSettings
+from headway.runtime.worker_settings import WorkerSettings
 from headway.testing.trial import Trial
 from tests.services.scenes import (
     SECOND,

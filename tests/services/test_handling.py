@@ -16,7 +16,7 @@ from headway.core.event import Event
 from headway.runtime.blocking import BlockingWork
 from headway.runtime.service import Service
 from headway.runtime.work import Work
-from headway.runtime.worker import WorkerSettings
+from headway.runtime.worker_settings import WorkerSettings
 from headway.testing.trial import Trial
 from tests.services.scenes import MINUTE, assert_all_is_accounted_for, reasons, until
 

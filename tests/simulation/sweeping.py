@@ -66,14 +66,13 @@ class FaultyPort:
 class SweptWorld:
     """One course of events, made from a seed."""
 
-    def __init__(self, seed: int, *, candidates: Callable[[Any], Any] | None = None) -> None:
+    def __init__(self, seed: int) -> None:
         self.disks = Disks(seed, recognises=seed % 2 == 0, state=WatchedState)
         self.state = self.disks.state
         self.lifecycle = Lifecycle(
             "messages", max_attempts=MAX_ATTEMPTS, lease=_LEASE if seed % 3 else None
         )
         self._seed = seed
-        self._planted = candidates or (lambda inner: inner)
         self._settings = replace(_SETTINGS, leader=seed % 5 == 0, limit=3 + seed % 7)
         self._before: dict[str, int] = {}
         """Attempts that documents had when the world began."""
@@ -129,7 +128,7 @@ class SweptWorld:
                 document = {"_id": one}
             self._before[one] = document.get("attemptCount", 0)
             stored[one] = msgspec.json.encode(document)
-            if dice.random() < 0.4:  # its first event is not lost at all
+            if not self._before[one] and dice.random() < 0.4:  # its first event is not lost at all
                 body = encode(Event("JSONParsed", f"first-{one}", data={"ids": [one]}))
                 self.state.put(QUEUE, body, Travel(operation=f"first-{one}"), now)
 
@@ -138,7 +137,7 @@ class SweptWorld:
     def _engine(self, process: Process) -> Engine:
         engine = Parts().engine(process, [], one_commit=self.disks.state.recognises)
         inner = memory_sweeping(self.state, process)
-        candidates: Any = FaultyPort(process, _Watched(self, self._planted(inner.candidates)))
+        candidates: Any = FaultyPort(process, _Watched(self, inner.candidates))
         leases: Any = FaultyPort(process, inner.leases)
         totals: Any = FaultyPort(process, inner.totals)
         sweeping = Sweeping(candidates=candidates, desk=inner.desk, leases=leases, totals=totals)
@@ -199,7 +198,7 @@ class SweptWorld:
             asyncio.create_task(self._keep_running(name, main)) for name, main in mains.items()
         ]
         end = self.disks.clock.now() + _FAULTS_END
-        while self.disks.clock.now() < end and not self.disks.trouble.is_set():
+        while self.disks.clock.now() < end and not self.disks.trouble.is_set():  # noqa: ASYNC110 (time is pretended)
             await asyncio.sleep(1)
         self.disks.faults.left = 0
         end += _REST_WITHIN
@@ -234,7 +233,7 @@ class SweptWorld:
                 found.append(f"{one} has not ended: {document}")
             if attempts > MAX_ATTEMPTS:
                 found.append(f"{one} has had {attempts} attempts")
-            if len(self.runs.get(one, ())) > max(MAX_ATTEMPTS - self._before[one], 1):
+            if len(self.runs.get(one, ())) > MAX_ATTEMPTS - self._before[one]:
                 found.append(f"{one} was run by {self.runs[one]}, after {self._before[one]}")
             if effects[one] != (state is State.PROCESSED):
                 found.append(f"{one} is {state} and took effect {effects[one]} times")

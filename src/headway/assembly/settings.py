@@ -1,6 +1,7 @@
 """The environment, read here and nowhere else."""
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -79,12 +80,32 @@ _OWN = ("HEADWAY_BUS", "HEADWAY_STORE", "HEADWAY_EXCHANGE", SERVICES, SETTINGS_F
 DEFAULT_EXCHANGE = "headway.events"
 
 
+_BROKERS = tuple(
+    f"RABBITMQ_{each}"
+    for each in ("HOST", "PORT", "USERNAME", "USER", "PASSWORD", "VHOST", "EXCHANGE")
+)
+_SET_BY_KUBERNETES = re.compile(r"HEADWAY(_.+)?_(SERVICE_(HOST|PORT.*)|PORT(_\d+_.*)?)")
+"""Where a service there is named headway, or headway-something."""
+_NEARLY = 0.9
+"""Of names that others may use too, only the nearest are taken for misspelt."""
+
+
 def _refuse_misspelt(settings: Mapping[str, str]) -> None:
     for name in settings:
-        if name.startswith("HEADWAY_") and name not in _OWN:
-            meant = get_close_matches(name, _OWN, n=1)
-            if meant:
-                raise ConfigurationError(f"{name} is no setting: did you mean {meant[0]}?")
+        if not name.startswith("HEADWAY_") or name in _OWN or _SET_BY_KUBERNETES.fullmatch(name):
+            continue
+        own = [each.removeprefix("HEADWAY_") for each in _OWN]
+        near = get_close_matches(name.removeprefix("HEADWAY_"), own, n=1)
+        cure = f"did you mean HEADWAY_{near[0]}?" if near else f"there are: {', '.join(_OWN)}"
+        raise ConfigurationError(f"{name} is no setting: {cure}")
+
+
+def _refuse_misspelt_broker(settings: Mapping[str, str]) -> None:
+    for name in settings:
+        if name.startswith("RABBITMQ_") and name not in _BROKERS:
+            near = get_close_matches(name, _BROKERS, n=1, cutoff=_NEARLY)
+            if near:
+                raise ConfigurationError(f"{name} is no setting: did you mean {near[0]}?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +130,10 @@ def engine_settings(url: str | None = None) -> EngineSettings:
     """Read which engine is meant; `url` goes before the environment, for the bus."""
     settings = environment()
     _refuse_misspelt(settings)
-    broker = None if url or settings.get("HEADWAY_BUS") else read_broker(settings)
+    broker = None
+    if not url and not settings.get("HEADWAY_BUS"):
+        _refuse_misspelt_broker(settings)
+        broker = read_broker(settings)
     if broker is not None:
         return _beside_store(settings, "RABBITMQ_HOST", broker, str(broker))
     given = url or settings.get("HEADWAY_BUS") or DEFAULT_URL

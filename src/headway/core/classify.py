@@ -207,7 +207,10 @@ def _reach(error: BaseException, path: str) -> Any:
             return getattr(error, path, None)
         value: Any = error
         for name in path.split("."):
-            value = value.get(name) if isinstance(value, dict) else getattr(value, name, None)
+            if isinstance(value, list):
+                value = value[int(name)]
+            else:
+                value = value.get(name) if isinstance(value, dict) else getattr(value, name, None)
             if value is None:
                 return None
     except Exception:  # noqa: BLE001 (a property that raises holds no code)

@@ -10,6 +10,11 @@ from headway.core.secrets import hidden
 DEFAULT_URL = "sqlite:///headway.db"
 SYNCHRONOUS = ("full", "normal", "off")
 _PORTS = {"amqp": 5672, "amqps": 5671}
+_MONGODB = ("mongodb", "mongodb+srv")
+_POSTGRESQL = ("postgresql", "postgres")
+_MONGODB_PORT = 27_017
+_NOT_IN_NAMES = '/\\. "$*<>:|?'
+"""What no name of a MongoDB database holds."""
 _HIGHEST_PORT = 65_535
 
 
@@ -46,45 +51,102 @@ class AmqpUrl:
         return f"{scheme}://{login}@{host}:{self.port}/{quote(self.vhost, safe='')}"
 
 
+@dataclass(frozen=True, slots=True)
+class MongoUrl:
+    """A database of MongoDB; its driver reads the rest of the URL."""
+
+    database: str
+    url: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class PostgresUrl:
+    """A database of PostgreSQL; its driver reads the rest of the URL."""
+
+    database: str
+    url: str = field(repr=False)
+
+
+StoreUrl = SqliteUrl | MongoUrl | PostgresUrl
+
+
 def read_engine_url(name: str, url: str) -> SqliteUrl | AmqpUrl:
     """Read the URL of a bus, or refuse it under the name of its setting."""
     parts = _split(name, url)
     if parts.scheme in _PORTS:
         return _read_amqp(name, url, parts)
-    return _read_sqlite(name, url, parts)
+    if parts.scheme in (*_MONGODB, *_POSTGRESQL):
+        cure = f"set HEADWAY_STORE to it, and for the bus {_BROKER}"
+        raise _refused(name, url, "this is a store, and no bus", cure)
+    return _read_sqlite(name, url, parts, f"{_FILE}; {_BROKER}")
 
 
-def read_store_url(name: str, url: str) -> SqliteUrl:
+def read_store_url(name: str, url: str) -> StoreUrl:
     """Read the URL of a store, or refuse it under the name of its setting."""
     parts = _split(name, url)
     if parts.scheme in _PORTS:
-        raise _refused(name, url, "a broker keeps no records", _FILE)
-    return _read_sqlite(name, url, parts)
+        raise _refused(name, url, "a broker keeps no records", f"{_FILE}; {_DATABASES}")
+    if parts.scheme in _MONGODB:
+        return MongoUrl(_read_database(name, url, parts, _NOT_IN_NAMES), url)
+    if parts.scheme in _POSTGRESQL:
+        return PostgresUrl(_read_database(name, url, parts), url)
+    return _read_sqlite(name, url, parts, f"{_FILE}; {_DATABASES}")
 
 
 def read_broker(settings: Mapping[str, str]) -> AmqpUrl | None:
     """Read the variables RABBITMQ_*; None: RABBITMQ_HOST is not there, so they name no broker."""
-    host = settings.get("RABBITMQ_HOST", "").strip()
-    if not host:
+    found = _read_host(settings, "RABBITMQ", _PORTS["amqp"], "HEADWAY_BUS", "amqp")
+    if found is None:
         return None
-    if any(sign in host for sign in "/@: \t"):
-        raise ConfigurationError(
-            f"RABBITMQ_HOST={hidden(host)!r} is not accepted: it is no name of a host; a whole URL "
-            "goes into HEADWAY_BUS"
-        )
-    port = settings.get("RABBITMQ_PORT") or str(_PORTS["amqp"])
-    if not port.isdecimal() or not 0 < int(port) <= _HIGHEST_PORT:
-        raise ConfigurationError(
-            f"RABBITMQ_PORT={hidden(port)!r} is not accepted: use a number from 1 to "
-            f"{_HIGHEST_PORT}; where Kubernetes sets it by itself, use HEADWAY_BUS=amqp://..."
-        )
     return AmqpUrl(
-        host,
-        int(port),
+        *found,
         settings.get("RABBITMQ_VHOST") or "/",
         settings.get("RABBITMQ_USERNAME") or settings.get("RABBITMQ_USER") or "guest",
         settings.get("RABBITMQ_PASSWORD") or "guest",
     )
+
+
+def read_mongodb(settings: Mapping[str, str]) -> MongoUrl | None:
+    """Read the variables MONGODB_*; None: MONGODB_HOST is not there, so they name no store."""
+    found = _read_host(settings, "MONGODB", _MONGODB_PORT, "HEADWAY_STORE", "mongodb")
+    if found is None:
+        return None
+    database, user, password = (
+        settings.get(f"MONGODB_{name}") or "" for name in ("DATABASE", "USERNAME", "PASSWORD")
+    )
+    if not database or any(sign in database for sign in _NOT_IN_NAMES):
+        raise ConfigurationError(
+            f"MONGODB_DATABASE={hidden(database)!r} is not accepted: with MONGODB_HOST it names "
+            "the database, without any of " + " ".join(_NOT_IN_NAMES.replace(" ", ""))
+        )
+    if bool(user) != bool(password):
+        there, missing = ("USERNAME", "PASSWORD") if user else ("PASSWORD", "USERNAME")
+        raise ConfigurationError(
+            f"MONGODB_{missing} is not set, and MONGODB_{there} is: set both, or none"
+        )
+    login = f"{quote(user, safe='')}:{quote(password, safe='')}@" if user else ""
+    where = "?authSource=admin" if user else ""
+    return MongoUrl(database, f"mongodb://{login}{found[0]}:{found[1]}/{quote(database)}{where}")
+
+
+def _read_host(
+    settings: Mapping[str, str], prefix: str, usual_port: int, whole: str, scheme: str
+) -> tuple[str, int] | None:
+    host = settings.get(f"{prefix}_HOST", "").strip()
+    if not host:
+        return None
+    if any(sign in host for sign in "/@: \t"):
+        raise ConfigurationError(
+            f"{prefix}_HOST={hidden(host)!r} is not accepted: it is no name of a host; a whole URL "
+            f"goes into {whole}"
+        )
+    port = settings.get(f"{prefix}_PORT") or str(usual_port)
+    if not _is_port(port):
+        raise ConfigurationError(
+            f"{prefix}_PORT={hidden(port)!r} is not accepted: use a number from 1 to "
+            f"{_HIGHEST_PORT}; where Kubernetes sets it by itself, use {whole}={scheme}://..."
+        )
+    return host, int(port)
 
 
 def _split(name: str, url: str) -> SplitResult:
@@ -94,10 +156,10 @@ def _split(name: str, url: str) -> SplitResult:
         raise _refused(name, url, "it is no URL", _FILE) from None
 
 
-def _read_sqlite(name: str, url: str, parts: SplitResult) -> SqliteUrl:
+def _read_sqlite(name: str, url: str, parts: SplitResult, others: str) -> SqliteUrl:
     if parts.scheme != "sqlite":
         why = f"{parts.scheme or 'nothing'!r} is no engine that can be used"
-        raise _refused(name, url, why, f"{_FILE}; {_BROKER}")
+        raise _refused(name, url, why, others)
     if parts.netloc:
         raise _refused(name, url, "a file has no host, so three slashes are needed", _FILE)
     path = unquote(parts.path.removeprefix("/"))
@@ -131,12 +193,28 @@ def _read_amqp(name: str, url: str, parts: SplitResult) -> AmqpUrl:
     )
 
 
+def _read_database(name: str, url: str, parts: SplitResult, refused: str = "/") -> str:
+    """Give the name of the database; hosts, login and options are the driver's to read."""
+    database = unquote(parts.path.removeprefix("/"))
+    hosts = parts.netloc.rpartition("@")[2]
+    ports = [host.rpartition(":")[2] for host in hosts.split(",") if ":" in host.rpartition("]")[2]]
+    wrong = {
+        _UNQUOTED: "@" in f"{parts.path}{parts.query}{parts.fragment}" or parts.fragment,
+        "it names no host": not hosts and "host=" not in parts.query,
+        f"its port is no number from 1 to {_HIGHEST_PORT}": not all(map(_is_port, ports)),
+        "it names no database": not database,
+        f"{database!r} is no name of a database": any(sign in database for sign in refused),
+    }
+    why = next((why for why, is_so in wrong.items() if is_so), None)
+    if why is not None:
+        raise _refused(name, url, why, f"use {parts.scheme}://USER:PASSWORD@HOST:PORT/DATABASE")
+    return database
+
+
 def _wrong_with_broker(parts: SplitResult) -> str | None:
     option = (parts.query or parts.fragment).partition("=")[0]
     wrong = {
-        "a / in a password is written as %2F, a # as %23 and a ? as %3F": (
-            "@" in f"{parts.path}{parts.query}{parts.fragment}"
-        ),
+        _UNQUOTED: "@" in f"{parts.path}{parts.query}{parts.fragment}",
         "it names no host": not parts.hostname,
         f"its port is no number from 1 to {_HIGHEST_PORT}": not _has_port(parts),
         "a virtual host with a slash in its name is written with %2F": "/" in parts.path[1:],
@@ -153,10 +231,16 @@ def _has_port(parts: SplitResult) -> bool:
         return False
 
 
+def _is_port(text: str) -> bool:
+    return text.isdecimal() and 0 < int(text) <= _HIGHEST_PORT
+
+
+_UNQUOTED = "a / in a password is written as %2F, a # as %23 and a ? as %3F"
 _FILE = (
     f"use sqlite:///FILE, such as {DEFAULT_URL}, or sqlite:////FOLDER/FILE for a path from the root"
 )
 _BROKER = "use amqp://USER:PASSWORD@HOST:PORT/VHOST, or amqps:// for TLS"
+_DATABASES = "or mongodb:// or postgresql://USER:PASSWORD@HOST:PORT/DATABASE"
 
 
 def _refused(name: str, url: str, wrong: str, cure: str) -> ConfigurationError:

@@ -19,11 +19,24 @@ from headway.core.errors import MalformedEventError
 FIRST_GENERATION = "0"
 """The generation of an event that nobody has sent again on purpose."""
 
+_SWEPT = re.compile(r"s[0-9]+")
 _IDS_SHOWN = 3
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
 _HEX = re.compile(r"[0-9a-f]{20,}")
 _DIGITS_OF_HASH = 16
+
+
+def is_first_run(generation: str) -> bool:
+    """Say whether operations come into being with this generation: so each is accepted once.
+
+    A sweeper's operation has the generation of its document, and is published until that is known
+    to have succeeded. Under any other generation somebody sent an operation again on purpose.
+
+    >>> is_first_run("0"), is_first_run("s2"), is_first_run("0123456789abcdef01234567.1")
+    (True, True, False)
+    """
+    return generation == FIRST_GENERATION or _SWEPT.fullmatch(generation) is not None
 
 
 class Event(msgspec.Struct, frozen=True):

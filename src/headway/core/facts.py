@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 
 from headway.core.action import Reason
 from headway.core.failure import Failure
+from headway.core.sweep_facts import SweepFact
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -217,4 +218,4 @@ EventFact = (
     | ReachChanged
 )
 CallFact = RetryScheduled | Recovered | GaveUp | CommitResolved
-Fact = CallFact | EventFact
+Fact = CallFact | EventFact | SweepFact

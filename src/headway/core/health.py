@@ -135,8 +135,10 @@ class FloodGuard:
             _, handled, ended = self._ends.popleft()
             self._handled -= handled
             self._permanent -= ended
+        # A success may complete the count: whoever repairs something is not stopped by that.
         if (
-            self._handled >= self.rule.at_least
+            permanent
+            and self._handled >= self.rule.at_least
             and self._permanent > self._handled * self.rule.share
         ):
             self.paused_since = now

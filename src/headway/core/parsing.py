@@ -74,6 +74,17 @@ def number(low: float, high: float, unit: str | None = None) -> _Parse:
     return parse
 
 
+def one_of(words: Mapping[str, Any]) -> _Parse:
+    """Read one of some words, in capitals or not, as what it stands for."""
+
+    def parse(text: str) -> Any:
+        if text.lower() not in words:
+            raise ValueError(f"use {' or '.join(words)}")
+        return words[text.lower()]
+
+    return parse
+
+
 def _refuse_misspelt(
     known: Sequence[Setting], settings: Mapping[str, str], prefixes: Sequence[str]
 ) -> None:

@@ -46,6 +46,8 @@ class FailedQueues:
         self._documents = engine.documents
         self._records = engine.records
         self._places = engine.places
+        self.knows_superseded = engine.has_store
+        """False: without a store nobody can tell which letters are superseded."""
         self._clock = clock
         self._who = who
         self._aliases = aliases
@@ -56,8 +58,11 @@ class FailedQueues:
 
     async def find(self, queue: str) -> str:
         """Give the name of the failed queue that is meant, or refuse with those that there are."""
-        known = [each.name for each in await self._letters.queues()]
-        return find_failed_queue(queue, known, self._aliases)
+        return (await self._find(queue)).name
+
+    async def _find(self, queue: str) -> FailedQueue:
+        known = {each.name: each for each in await self._letters.queues()}
+        return known[find_failed_queue(queue, list(known), self._aliases)]
 
     async def inspect(
         self,
@@ -126,6 +131,7 @@ class FailedQueues:
         rate: float | None = None,
         target_queue: str | None = None,
         superseded: bool = False,
+        without_store: bool = False,
         dry_run: bool = False,
         on_progress: OnProgress | None = None,
     ) -> Report:
@@ -143,6 +149,8 @@ class FailedQueues:
             target_queue: Send all of them to this queue instead.
             superseded: Send those too that are superseded. A service that finds all documents of
                 an event processed settles it without running it, all the same.
+            without_store: Send them though their services keep records in a store and this engine
+                has none: what is superseded is sent too, and may take effect twice.
             dry_run: Only say what would be done. What goes to another queue than before may still
                 be refused there: see `Report.moved`.
             on_progress: Called after each letter with the report so far.
@@ -150,10 +158,11 @@ class FailedQueues:
         if rate is not None and not rate > 0:
             raise ConfigurationError(f"rate={rate!r} is not accepted: use a number above 0")
         await self._check_target(target_queue)
-        report = Report(what="requeue", queue=await self.find(queue), dry_run=dry_run)
+        name = await self._for_a_change(queue, without_store=without_store)
+        report = Report(what="requeue", queue=name, dry_run=dry_run)
         which = Which(ids=frozenset(ids), error_type=error_type, limit=limit)
         said = which.words() + (f" target_queue={target_queue}" if target_queue else "")
-        said += " superseded" * superseded
+        said += " superseded" * superseded + " without_store" * without_store
         with self._recorded(report, said):
             await self._freeze(report, which)
             sending = Sending(
@@ -161,7 +170,7 @@ class FailedQueues:
                 self._clock,
                 report,
                 target_queue=target_queue,
-                leave=None if superseded else self.superseded,
+                leave=None if superseded or not self.knows_superseded else self.superseded,
                 declared=await self._declared() if dry_run else (),
                 rate=None if dry_run else rate,
                 on_progress=on_progress,
@@ -176,13 +185,19 @@ class FailedQueues:
         limit: int | None = None,
         ids: Collection[str] = (),
         error_type: str | None = None,
+        without_store: bool = False,
         dry_run: bool = False,
         on_progress: OnProgress | None = None,
     ) -> Report:
-        """Remove letters for good, of those that are there at the beginning."""
-        report = Report(what="purge", queue=await self.find(queue), dry_run=dry_run)
+        """Remove letters for good, of those that are there at the beginning.
+
+        `without_store`: though their services keep records in a store and this engine has none. It
+        will say for ever that they failed.
+        """
+        name = await self._for_a_change(queue, without_store=without_store)
+        report = Report(what="purge", queue=name, dry_run=dry_run)
         which = Which(ids=frozenset(ids), error_type=error_type, limit=limit)
-        with self._recorded(report, which.words()):
+        with self._recorded(report, which.words() + " without_store" * without_store):
             await self._freeze(report, which)
             for start in range(0, len(report.chosen), _REMOVED_AT_ONCE):
                 some = report.chosen[start : start + _REMOVED_AT_ONCE]
@@ -194,6 +209,18 @@ class FailedQueues:
                 if on_progress is not None:
                     on_progress(report)
         return report
+
+    async def _for_a_change(self, queue: str, *, without_store: bool) -> str:
+        """Give the name of a queue; refuse one whose records could not follow the change."""
+        found = await self._find(queue)
+        if found.has_store and not self.knows_superseded and not without_store:
+            raise ConfigurationError(
+                f"letters of {found.name} cannot be decided about without the store of their "
+                "services: what was done since would be done twice, and what is removed would be "
+                "in no books; set HEADWAY_STORE as for the workers, or mean it: --without-store "
+                "(in a program without_store=True)"
+            )
+        return found.name
 
     async def _freeze(self, report: Report, which: Which) -> None:
         report.chosen = await freeze(self._letters, report.queue, which)

@@ -13,6 +13,7 @@ from headway.ports.clock import Clock
 
 T = TypeVar("T")
 _PAUSES = Exponential(base=timedelta(milliseconds=100), cap=timedelta(seconds=5))
+_SAID_AGAIN_AFTER = timedelta(seconds=30)
 
 
 class Persistent:
@@ -30,6 +31,7 @@ class Persistent:
         An exception of the type `unless` is raised at once: asking again would not help.
         """
         tries = 0
+        said = None
         while True:
             try:
                 answer = await call()
@@ -37,18 +39,20 @@ class Persistent:
                 if unless is not None and isinstance(error, unless):
                     raise
                 tries += 1
-                pause = _PAUSES.delay(tries, self._chance.draw())
-                logging.getLogger("headway").error(  # noqa: TRY400 (see below)
-                    "The engine did not %s (try %d): %s; trying again in %.1fs",
-                    what,
-                    tries,
-                    hidden(words(error)),
-                    pause.total_seconds(),
-                    # The same traceback every few seconds helps nobody, and that nobody is at the
-                    # other end needs none.
-                    exc_info=tries == 1 and not isinstance(error, ConnectionError),
-                )
-                await self._clock.wait(pause)
+                now = self._clock.now()
+                if said is None or now - said >= _SAID_AGAIN_AFTER:
+                    said = now
+                    logging.getLogger("headway").error(  # noqa: TRY400 (see below)
+                        "The engine did not %s (try %d): %s; trying again until it does",
+                        what,
+                        tries,
+                        hidden(words(error)),
+                        # The same traceback again and again helps nobody, and that nobody is at the
+                        # other end needs none.
+                        exc_info=tries == 1 and not isinstance(error, ConnectionError),
+                    )
+                # A quarter of chance keeps workers apart; the waits still grow from one to the next.
+                await self._clock.wait(_PAUSES.delay(tries, (3 + self._chance.draw()) / 4))
             else:
                 if tries:
                     logging.getLogger("headway").warning(

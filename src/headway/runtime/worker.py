@@ -174,7 +174,8 @@ class Worker:
         if not self._engine.has_store:
             _LOG.warning(
                 "There is no store, so every event is handled at least once: a redelivery is not "
-                "recognised. To have it take effect once, %s",
+                "recognised, and work.documents and work.transaction are refused (such an event "
+                "becomes a letter at once). To have them, and effects that happen once, %s",
                 CURE,
             )
         committing = asyncio.create_task(self._committer.run())

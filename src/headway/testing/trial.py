@@ -12,12 +12,16 @@ from headway.adapters.memory.engine import memory_engine
 from headway.adapters.memory.state import State
 from headway.core.letter import Letter
 from headway.core.policy import RetryConfig
+from headway.core.sweep_facts import SweepEnded
+from headway.core.sweep_settings import SweepSettings
 from headway.core.writes import ID, Document
 from headway.ports.chance import Chance
 from headway.ports.places import Count
 from headway.runtime.publisher import Publisher
 from headway.runtime.service import Service
-from headway.runtime.worker import Worker, WorkerSettings
+from headway.runtime.sweeper import Sweeper
+from headway.runtime.worker import Worker
+from headway.runtime.worker_settings import WorkerSettings
 from headway.testing.chance import Seeded
 from headway.testing.clock import VirtualClock
 from headway.testing.facts import Recorder
@@ -97,6 +101,18 @@ class Trial:
         finally:
             worker.stop()
             await task
+
+    async def sweep(self, settings: SweepSettings | None = None) -> SweepEnded:
+        """Sweep once for stuck documents, as a sweeper does that has been running all the time."""
+        sweeper = Sweeper(
+            self.services,
+            memory_engine(self.clock, self.chance, self.state),
+            clock=self.clock,
+            chance=self.chance,
+            observer=self.facts,
+            settings=settings or SweepSettings(cap=0),
+        )
+        return await sweeper.sweep_once()
 
     async def put(self, collection: str, *documents: Document) -> None:
         """Have documents there before the services run."""

@@ -5,9 +5,11 @@ from typing import Any
 
 from headway.adapters.logs.events import EventLines
 from headway.adapters.logs.formats import PLAIN
+from headway.adapters.logs.sweeps import SweepLines
 from headway.core.action import Reason
 from headway.core.facts import CallFact, CommitResolved, Fact, GaveUp, Recovered, RetryScheduled
 from headway.core.failure import Failure, Verdict
+from headway.core.sweep_facts import SweepFact
 
 _FOUND = {
     "OC000_TRANSACTION_CONFLICT": "OC000 transaction conflict detected",
@@ -31,6 +33,7 @@ class LogObserver:
     def __init__(self, logger: logging.Logger | None = None) -> None:
         self._log = logger or logging.getLogger("headway")
         self._events = EventLines(self._log)
+        self._sweeps = SweepLines(self._log)
 
     def tell(self, fact: Fact) -> None:
         match fact:
@@ -49,7 +52,10 @@ class LogObserver:
                     extra={**_context(fact), "call": fact.call, "committed": fact.committed},
                 )
             case _:
-                self._events.tell(fact)
+                if isinstance(fact, SweepFact):
+                    self._sweeps.tell(fact)
+                else:
+                    self._events.tell(fact)
 
     def _retrying(self, fact: RetryScheduled) -> None:
         if not self._log.isEnabledFor(logging.WARNING):

@@ -1,29 +1,25 @@
 """Messages as they come in, made into deliveries."""
 
-import struct
 from datetime import datetime, timedelta
-
-from pika.exceptions import AMQPError
 
 from headway.adapters.rabbitmq import headers
 from headway.adapters.rabbitmq.properties import PropertiesReader
 from headway.adapters.rabbitmq.sources import Arrived
 from headway.adapters.rabbitmq.topology import work_queue_of
-from headway.core.errors import MalformedEventError
 from headway.core.travel import Travel
 from headway.ports.bus import Delivery
 
 _EARLY = timedelta(milliseconds=50)
+_LATEST = timedelta(days=366)
+"""How far ahead an event may be due; whatever claims more is due now."""
 _READER = PropertiesReader()
-_UNREADABLE = (ValueError, IndexError, struct.error, AMQPError)
-"""What pika raises for bytes that are no properties."""
 
 
 def delivery_of(one: Arrived) -> Delivery:
     """Read what travels beside an event. What cannot be read is given on, and says why."""
     try:
         held, message_id = _READER.read(one.properties)
-    except _UNREADABLE as error:
+    except Exception as error:  # noqa: BLE001 (whatever it is, its neighbours must not suffer)
         why = f"the properties of the message cannot be read: {error}"
         return _delivery(one, headers.UNNAMED, spoilt=why)
     if held == headers.OF_A_NEW_MESSAGE and message_id:
@@ -37,7 +33,7 @@ def delivery_of(one: Arrived) -> Delivery:
     spoilt = ""
     try:
         travel = headers.read(held, message_id)
-    except MalformedEventError as error:
+    except Exception as error:  # noqa: BLE001 (as above)
         # To begin anew would forget the attempts, and an event could go round for ever.
         travel, spoilt = headers.UNNAMED, str(error)
     return _delivery(one, travel, returns=headers.returns(held) if held else 0, spoilt=spoilt)
@@ -60,6 +56,6 @@ def due_later(one: Arrived, now: datetime) -> datetime | None:
         return None
     try:
         due = headers.due(_READER.read(one.properties)[0])
-    except (MalformedEventError, *_UNREADABLE):
+    except Exception:  # noqa: BLE001 (what cannot be read is given on, and says why)
         return None
-    return due if due is not None and due - now > _EARLY else None
+    return due if due is not None and _EARLY < due - now <= _LATEST else None

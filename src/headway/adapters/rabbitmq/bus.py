@@ -50,6 +50,7 @@ class RabbitBus:
         *,
         exchange: str,
         desk: Desk,
+        has_store: bool = False,
         time_to_come_back: timedelta = timedelta(seconds=10),
         idle: timedelta = timedelta(seconds=5),
         pulse: timedelta = timedelta(seconds=5),
@@ -67,7 +68,7 @@ class RabbitBus:
         self._windows = Windows(self._taker, clock)
         self._pulse = Pulse(self._io, self._taker, self.send, clock, every=pulse)
         self._suspects = Suspects(desk, clock, token, time_to_come_back)
-        self._queues = Queues(desk, exchange)
+        self._queues = Queues(desk, exchange, has_store=has_store)
         self._taken: dict[Held, Delivery] = {}
         """What is in hand, to hand it back in the end."""
         self._judged: list[Delivery] = []
@@ -275,7 +276,10 @@ class RabbitBus:
                     await self._clock.wait(_LAST_ACKS)
                 await self._let_go()
         except (TimeoutError, ConnectionError) as error:
-            _LOG.warning("RabbitMQ does not answer (%s): it finds out by itself", error)
+            _LOG.warning(
+                "RabbitMQ did not answer the farewell%s: what was in hand comes back to others",
+                f" ({error})" if str(error) else f" within {_FAREWELL:g} s",
+            )
         self._errands.cancel()
         self._io.stop()
         await self._desk.close()

@@ -27,6 +27,8 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
 
     event_types: tuple[str, ...]
     failed: str
+    has_store: bool = False
+    """A worker with a store has declared it once. Which store, only its workers know."""
 
 
 Catalogue = dict[str, Entry]
@@ -47,12 +49,14 @@ def read(channel: BlockingChannel) -> Catalogue:
         return found
 
 
-def add(channel: BlockingChannel, queues: Sequence[Queue]) -> Catalogue:
+def add(
+    channel: BlockingChannel, queues: Sequence[Queue], *, has_store: bool = False
+) -> Catalogue:
     """Take queues into the catalogue; what others declared stays."""
     channel.confirm_delivery()
     with _locked(channel):
         found, tags = _take(channel)
-        merged = _with(found, queues)
+        merged = _with(found, queues, has_store=has_store)
         if merged == found and len(tags) == 1:
             channel.basic_nack(tags[0], requeue=True)
             return found
@@ -80,12 +84,15 @@ def _take(channel: BlockingChannel) -> tuple[Catalogue, list[int]]:
         found |= _CATALOGUE.decode(body)
 
 
-def _with(found: Catalogue, queues: Sequence[Queue]) -> Catalogue:
+def _with(found: Catalogue, queues: Sequence[Queue], *, has_store: bool) -> Catalogue:
     merged = dict(found)
     for queue in queues:
-        before = merged[queue.name].event_types if queue.name in merged else ()
-        types = tuple(dict.fromkeys((*before, *queue.event_types)))
-        merged[queue.name] = Entry(event_types=types, failed=queue.failed)
+        before = merged.get(queue.name) or Entry(event_types=(), failed=queue.failed)
+        merged[queue.name] = Entry(
+            event_types=tuple(dict.fromkeys((*before.event_types, *queue.event_types))),
+            failed=queue.failed,
+            has_store=before.has_store or has_store,
+        )
     return merged
 
 

@@ -5,6 +5,7 @@ other ways.
 """
 
 import asyncio
+import shlex
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -22,6 +23,7 @@ from pika.exceptions import (
 )
 
 from headway.adapters.rabbitmq.connecting import words
+from headway.adapters.rabbitmq.tolerant import TolerantConnection
 from headway.core.errors import ConfigurationError
 
 T = TypeVar("T")
@@ -29,6 +31,7 @@ NOT_FOUND = 404
 LOCKED = 405
 DIFFERENT = 406
 _NOT_ALLOWED = 530
+_ACCESS_REFUSED = 403
 
 
 class Desk:
@@ -61,10 +64,24 @@ class Desk:
         channel = self._channel()
         try:
             return work(channel)
+        except ChannelClosedByBroker as error:
+            self.refuse_rights(error)
+            raise
         finally:
             if channel.is_open:
                 with suppress(AMQPError):
                     channel.close()
+
+    def refuse_rights(self, error: ChannelClosedByBroker) -> None:
+        """Name the cure where the user has too few rights."""
+        if not is_refused(error, _ACCESS_REFUSED):
+            return
+        user, vhost = self._parameters.credentials.username, self._parameters.virtual_host
+        raise ConfigurationError(
+            f"RabbitMQ at {self.address} does not let user {user!r} do this ({error.reply_text}): "
+            "it needs the rights to configure, write and read: rabbitmqctl set_permissions "
+            f"-p {shlex.quote(vhost)} {shlex.quote(user)} '.*' '.*' '.*'"
+        ) from None
 
     def _channel(self) -> BlockingChannel:
         try:
@@ -76,11 +93,13 @@ class Desk:
 
     def _connect(self) -> pika.BlockingConnection:
         try:
-            return pika.BlockingConnection(self._parameters)
+            # Its way to take a connection of one's own; a global change would reach other people's.
+            return pika.BlockingConnection(self._parameters, _impl_class=TolerantConnection)
         except ProbableAuthenticationError:
             raise ConfigurationError(
                 f"RabbitMQ at {self.address} does not accept the login of user "
-                f"{self._parameters.credentials.username!r}: check user and password in HEADWAY_BUS"
+                f"{self._parameters.credentials.username!r}: check user and password in "
+                "HEADWAY_BUS, or RABBITMQ_USERNAME and RABBITMQ_PASSWORD"
             ) from None
         except (ProbableAccessDeniedError, ConnectionClosedByBroker) as error:
             if isinstance(error, ConnectionClosedByBroker) and error.reply_code != _NOT_ALLOWED:
@@ -88,12 +107,12 @@ class Desk:
             raise ConfigurationError(
                 f"RabbitMQ at {self.address} has no virtual host "
                 f"{self._parameters.virtual_host!r} for this user: check the path in HEADWAY_BUS, "
-                "or create it (rabbitmqctl add_vhost, set_permissions)"
+                "or RABBITMQ_VHOST, or create it (rabbitmqctl add_vhost, set_permissions)"
             ) from None
         except AMQPConnectionError as error:
             raise ConnectionError(
                 f"RabbitMQ at {self.address} does not answer ({words(error)}): is it running, and "
-                "is HEADWAY_BUS right?"
+                "is HEADWAY_BUS, or RABBITMQ_HOST, right?"
             ) from error
 
     def _let_go(self) -> None:

@@ -22,15 +22,16 @@ class RabbitParts:
 
 
 def rabbitmq_parts(
-    url: str, clock: Clock, chance: Chance, *, exchange: str = EXCHANGE
+    url: str, clock: Clock, chance: Chance, *, exchange: str = EXCHANGE, has_store: bool = False
 ) -> RabbitParts:
     """Give the parts of one worker process; connections are made when they are first needed.
 
-    `bus.close` lets go of all of them.
+    `bus.close` lets go of all of them. `has_store`: there is one beside it; the queues that are
+    declared remember that, for whoever decides about their letters without one.
     """
     how = parameters(url)
     desk = Desk(how)
-    bus = RabbitBus(how, clock, chance, exchange=exchange, desk=desk)
+    bus = RabbitBus(how, clock, chance, exchange=exchange, desk=desk, has_store=has_store)
     letters = RabbitLetters(how, desk, clock, send=bus.send, publish=bus.publish)
     bus.before_close = letters.close
     return RabbitParts(bus=bus, letters=letters, places=RabbitPlaces(desk, letters))

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from pika.exceptions import AMQPError
 
+from headway.core.errors import ConfigurationError
 from headway.ports.clock import Clock
 
 T = TypeVar("T")
@@ -29,9 +30,16 @@ class Errands:
 
     async def insist(self, ask: Callable[[], Awaitable[T]]) -> T:
         """Ask until the broker does it."""
+        refused = False
         while True:
             try:
                 return await ask()
+            except ConfigurationError as error:
+                # Rights or settings were changed under a worker that runs: somebody will mend it.
+                if not refused:
+                    _LOG.error("RabbitMQ refuses what it did before: %s", error)  # noqa: TRY400
+                refused = True
+                await self._clock.wait(_PAUSE)
             except (ConnectionError, AMQPError) as error:
                 _LOG.debug("RabbitMQ did not do it yet: %s", error)
                 await self._clock.wait(_PAUSE)

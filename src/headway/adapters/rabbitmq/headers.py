@@ -1,13 +1,13 @@
 """What travels beside an event, as headers of its message, and back."""
 
 from collections.abc import Mapping
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
 
 from headway.core.errors import MalformedEventError
-from headway.core.event import FIRST_GENERATION
+from headway.core.event import FIRST_GENERATION, short_name
 from headway.core.travel import AttemptRecord, Travel, instant
 
 OPERATION = "headway-operation"
@@ -29,7 +29,13 @@ _COUNT = "x-delivery-count"
 OF_A_NEW_MESSAGE = {_COUNT: 0}
 """The headers of a message that was published with none, when a quorum queue first delivers it."""
 _NOT_OF_TRAVEL = frozenset({_COUNT, RETURNS})
-_LONGEST_ID = 255
+LONGEST_SHORT = 255
+"""Bytes of a property of a message, or of a routing key."""
+_MOST = 1_000_000
+"""No count of ours is higher: whatever claims more was not written by Headway."""
+_MOST_RETURNS = 1_000
+_EARLIEST, _LATEST = datetime(2000, 1, 1, tzinfo=UTC), datetime(2200, 1, 1, tzinfo=UTC)
+_LONGEST_PARKED = timedelta(days=3_660)
 _HISTORY = msgspec.json.Decoder(tuple[AttemptRecord, ...])
 _NO_TIME = timedelta()
 UNNAMED = Travel(operation="")
@@ -69,7 +75,7 @@ def write(travel: Travel, *, returns: int = 0, due: datetime | None = None) -> d
 def message_id(travel: Travel) -> str | None:
     """Give the operation as a message id, if it can be one."""
     operation = travel.operation
-    return operation if operation and len(operation.encode()) <= _LONGEST_ID else None
+    return operation if operation and len(operation.encode()) <= LONGEST_SHORT else None
 
 
 def read(headers: Headers | None, message_id: str | None) -> Travel:
@@ -79,7 +85,7 @@ def read(headers: Headers | None, message_id: str | None) -> Travel:
         return Travel(operation=message_id) if message_id else UNNAMED
     parked = headers.get(PARKED)
     return Travel(
-        operation=_text(headers, OPERATION) if OPERATION in headers else message_id or "",
+        operation=_operation(headers) if OPERATION in headers else message_id or "",
         generation=_text(headers, GENERATION) if GENERATION in headers else FIRST_GENERATION,
         failures=_number(headers, FAILURES),
         not_yet=_number(headers, NOT_YET),
@@ -96,11 +102,16 @@ def returns(headers: Headers | None) -> int:
     if not headers:
         return 0
     before, count = headers.get(RETURNS, 0), headers.get(_COUNT, 0)
-    return sum(int(n) for n in (before, count) if isinstance(n, int) and n > 0)
+    number = sum(int(n) for n in (before, count) if isinstance(n, int) and n > 0)
+    return min(number, _MOST_RETURNS)
 
 
 def due(headers: Headers | None) -> datetime | None:
     return None if not headers or DUE not in headers else _instant(headers, DUE)
+
+
+def _operation(headers: Headers) -> str:
+    return short_name(_text(headers, OPERATION))
 
 
 def _text(headers: Headers, name: str) -> str:
@@ -112,8 +123,8 @@ def _text(headers: Headers, name: str) -> str:
 
 def _number(headers: Headers, name: str) -> int:
     value = headers.get(name, 0)
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise MalformedEventError(f"the header {name} is no number from 0")
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= _MOST:
+        raise MalformedEventError(f"the header {name} is no number from 0 to {_MOST}")
     return int(value)
 
 
@@ -127,14 +138,19 @@ def _instant(headers: Headers, name: str) -> datetime | None:
         raise MalformedEventError(f"the header {name} is no instant") from None
     if at.tzinfo is None:
         raise MalformedEventError(f"the header {name} has no time zone")
+    if not _EARLIEST <= at <= _LATEST:
+        raise MalformedEventError(f"the header {name} is not of our time")
     return at
 
 
 def _parked(value: object) -> timedelta:
     try:
-        return timedelta(microseconds=float(str(value)))
+        parked = timedelta(microseconds=float(str(value)))
     except (ValueError, OverflowError):
         raise MalformedEventError(f"the header {PARKED} is no number of microseconds") from None
+    if not _NO_TIME <= parked <= _LONGEST_PARKED:
+        raise MalformedEventError(f"the header {PARKED} is no time that anything can wait")
+    return parked
 
 
 def _history(headers: Headers) -> tuple[AttemptRecord, ...]:
@@ -143,5 +159,5 @@ def _history(headers: Headers) -> tuple[AttemptRecord, ...]:
         return ()
     try:
         return _HISTORY.decode(str(value))
-    except (msgspec.MsgspecError, UnicodeError) as error:
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise MalformedEventError(f"the header {HISTORY} cannot be read: {error}") from None

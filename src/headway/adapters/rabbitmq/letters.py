@@ -11,6 +11,7 @@ others. A walk through a queue notices what happens here (LetterGoneError), and 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 
@@ -79,9 +80,12 @@ class RabbitLetters:
 
         The oldest is looked for in queues that are not long, and taken for the first one there.
         """
-        names = await self.names()
+        entries = (await self._desk.run(catalogue.read)).values()
+        stored = {entry.failed for entry in entries if entry.has_store}
+        names = sorted({entry.failed for entry in entries})
         async with self._looks.turn:
-            return [await self._looks.surely(partial(self._queue, name)) for name in names]
+            found = [await self._looks.surely(partial(self._queue, name)) for name in names]
+        return [replace(each, has_store=each.name in stored) for each in found]
 
     async def counts(self, names: Sequence[str]) -> dict[str, int]:
         """Count letters, those in hand here too; those that others hold nobody can count."""
@@ -91,8 +95,11 @@ class RabbitLetters:
 
     async def _queue(self, name: str) -> FailedQueue:
         number = await self._looks.count(name)
+        being_read = await self._looks.is_held(name)
         oldest = await self._oldest(name, number) if number else None
-        return FailedQueue(name=name, letters=number, oldest=oldest, newest=None)
+        return FailedQueue(
+            name=name, letters=number, oldest=oldest, newest=None, being_read=being_read
+        )
 
     async def _oldest(self, name: str, number: int) -> datetime | None:
         look, now = self._looks.at(name), self._clock.now()

@@ -76,6 +76,9 @@ class Link:
             closed()
         elif connection.is_open:
             connection.close()
+            if self.blocked:  # the broker reads nothing from here, not even a farewell
+                self._closing = lambda: None
+                closed()
         # Otherwise it is being opened: `_connected` or `_refused` comes by.
 
     def renew(self, why: str) -> None:

@@ -13,9 +13,9 @@ import pika
 from pika.exceptions import AMQPError, ChannelClosedByBroker
 
 from headway.adapters.rabbitmq.contents import renewed
-from headway.adapters.rabbitmq.desk import NOT_FOUND, is_refused
+from headway.adapters.rabbitmq.desk import LOCKED, NOT_FOUND, is_refused
 from headway.adapters.rabbitmq.looking import Found, Look, Settling
-from headway.adapters.rabbitmq.scanning import Page, Scan
+from headway.adapters.rabbitmq.scanning import Page, Scan, lock_of
 from headway.adapters.rabbitmq.sending import Outgoing
 from headway.adapters.rabbitmq.session import LostError, Session
 from headway.ports.clock import Clock
@@ -27,6 +27,8 @@ BETWEEN_PAGES = timedelta(seconds=10)
 _BETWEEN_DECISIONS = timedelta(seconds=0.5)
 _HEARTBEAT = timedelta(seconds=1)
 _AT_ONCE = 500
+_RENEWED_WITHIN = 3.0
+"""Seconds: a broker without memory takes no copies, and nobody who only looks waits for that."""
 _ROUNDS = 3
 """How often to look at what has come meanwhile: somebody may be writing all the time."""
 
@@ -71,6 +73,12 @@ class Looks:
         look = self.at(queue)
         own = look.scan.held if look is not None else 0
         return own + await self._session.do(partial(_ready, queue=queue))
+
+    async def is_held(self, queue: str) -> bool:
+        """Say whether somebody else looks through a queue."""
+        if self.at(queue) is not None:
+            return False
+        return await self._session.do(partial(_is_locked, queue=queue))
 
     async def start(self, queue: str, linger: timedelta = BETWEEN_PAGES) -> Look | None:
         """End the running look and begin another; None: there is no such queue."""
@@ -166,7 +174,12 @@ class Looks:
         scan.left = number
         while taken := await self._session.do(lambda _: scan.take(_AT_ONCE)):
             copies = [renewed(scan.queue, each.properties, each.body) for each in taken]
-            if not all(await self._send(copies)):
+            try:
+                async with asyncio.timeout(_RENEWED_WITHIN):
+                    routed = await self._send(copies)
+            except TimeoutError:
+                return  # the originals go back; copies that come after all are recognised
+            if not all(routed):
                 return  # the queue was deleted, and these with it
             originals = [(each.page, each.tag) for each in taken]
             await self._session.do(partial(_settle, scan, originals))
@@ -231,6 +244,20 @@ def _ready(connection: pika.BlockingConnection, queue: str) -> int:
         raise
     channel.close()
     return int(number)
+
+
+def _is_locked(connection: pika.BlockingConnection, queue: str) -> bool:
+    channel = connection.channel()
+    try:
+        # Not passively: the broker would write an error into its log where there is none.
+        channel.queue_declare(lock_of(queue), exclusive=True)
+    except ChannelClosedByBroker as error:
+        if not is_refused(error, LOCKED):
+            raise
+        return True
+    channel.queue_delete(lock_of(queue))
+    channel.close()
+    return False
 
 
 def _breathe(connection: pika.BlockingConnection) -> None:

@@ -1,21 +1,33 @@
-"""What comes beside a message, read from its bytes: the headers, and the message id."""
+"""What comes beside a message, read from its bytes: the headers, and the message id.
+
+Only what is ours is read, and the count of deliveries. Of all else, such as the broker's own history
+or what other programs write, nothing is made: whatever it is, it can do no harm.
+"""
 
 from struct import Struct
 from typing import Any
 
-import pika
-from pika.data import decode_table
+from headway.adapters.rabbitmq.tables import end_of, value_at
 
 _CONTENT_TYPE, _HEADERS, _DELIVERY_MODE, _MESSAGE_ID = 1 << 15, 1 << 13, 1 << 12, 1 << 7
 _RARE = 1 << 14 | 0b1111 << 8 | 1
 """Properties that come before the message id and that hardly anybody sets; or more than 15."""
+_SHORT, _OCTET, _TABLE = range(3)
+_BEFORE_THE_ID = (
+    (_CONTENT_TYPE, _SHORT),
+    (1 << 14, _SHORT),
+    (_HEADERS, _TABLE),
+    (_DELIVERY_MODE, _OCTET),
+    (1 << 11, _OCTET),
+    (1 << 10, _SHORT),
+    (1 << 9, _SHORT),
+    (1 << 8, _SHORT),
+)
 _FLAGS = Struct(">H").unpack_from
 _LENGTH = Struct(">L").unpack_from
 _TEXT = ord("S")
-_LONG_KINDS = frozenset(b"SAFx")
-"""Kinds of values that begin with their length: text, array, table, bytes."""
-_NUMBERS = {ord("l"): Struct(">q"), ord("I"): Struct(">i"), ord("b"): Struct(">b")}
 _OURS = b"headway-"
+_COUNT = b"x-delivery-count"
 _SMALL = 64
 _MOST_TABLES = 1_000
 
@@ -23,30 +35,19 @@ Headers = dict[str, Any]
 
 
 def _walk(data: bytes) -> Headers:
-    """Read a table; of what is not ours, such as the broker's own history, nothing is made."""
     table: Headers = {}
     at, end = 4, len(data)
     while at < end:
         begin, at = at + 1, at + 1 + data[at]
         key, kind = data[begin:at], data[at]
-        at += 1
-        if kind in _LONG_KINDS:
-            begin, at = at + 4, at + 4 + _LENGTH(data, at)[0]
-            if key.startswith(_OURS):
-                if kind != _TEXT:
-                    return _by_pika(data)
-                table[key.decode()] = data[begin:at].decode()
-        elif kind in _NUMBERS:
-            read = _NUMBERS[kind]
-            table[key.decode()] = read.unpack_from(data, at)[0]
-            at += read.size
-        else:
-            return _by_pika(data)
-    return table
-
-
-def _by_pika(data: bytes) -> Headers:
-    table: Headers = decode_table(data, 0)[0]
+        begin, at = at + 1, end_of(data, kind, at + 1)
+        if key.startswith(_OURS) or key == _COUNT:
+            is_text = kind == _TEXT
+            table[key.decode()] = (
+                data[begin + 4 : at].decode() if is_text else value_at(data, kind, begin)
+            )
+    if at != end:
+        raise ValueError("a value is longer than its table")
     return table
 
 
@@ -60,9 +61,7 @@ class PropertiesReader:
         """Give headers and message id; whatever cannot be read raises."""
         (flags,) = _FLAGS(data)
         if flags & _RARE:
-            properties = pika.BasicProperties()
-            properties.decode(data)
-            return properties.headers, properties.message_id
+            return self._read_rare(flags, data)
         at = 2
         if flags & _CONTENT_TYPE:
             at += 1 + data[at]
@@ -73,6 +72,24 @@ class PropertiesReader:
             at = after
         if flags & _DELIVERY_MODE:
             at += 1
+        if not flags & _MESSAGE_ID:
+            return headers, None
+        return headers, data[at + 1 : at + 1 + data[at]].decode()
+
+    def _read_rare(self, flags: int, data: bytes) -> tuple[Headers | None, str | None]:
+        if flags & 1:
+            raise ValueError("there are more than 15 properties")
+        at, headers = 2, None
+        for flag, kind in _BEFORE_THE_ID:
+            if not flags & flag:
+                continue
+            if kind == _OCTET:
+                at += 1
+            elif kind == _SHORT:
+                at += 1 + data[at]
+            else:
+                after = at + 4 + _LENGTH(data, at)[0]
+                headers, at = self._table(data[at:after]), after
         if not flags & _MESSAGE_ID:
             return headers, None
         return headers, data[at + 1 : at + 1 + data[at]].decode()

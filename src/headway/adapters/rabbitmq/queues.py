@@ -15,9 +15,10 @@ from headway.ports.bus import Message, Queue
 class Queues:
     """Declares, and knows from the catalogue what others have declared."""
 
-    def __init__(self, desk: Desk, exchange: str) -> None:
+    def __init__(self, desk: Desk, exchange: str, *, has_store: bool) -> None:
         self._desk = desk
         self._exchange = exchange
+        self._has_store = has_store
         self._own: dict[str, Queue] = {}
         self._known: Catalogue = {}
 
@@ -54,4 +55,4 @@ class Queues:
             queues, self._exchange, has_default_limit=declaring.has_default_limit(channel)
         )
         declaring.declare(channel, wanted, frozenset(queue.failed for queue in queues))
-        return catalogue.add(channel.connection.channel(), queues)
+        return catalogue.add(channel.connection.channel(), queues, has_store=self._has_store)

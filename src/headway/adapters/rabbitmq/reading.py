@@ -12,8 +12,7 @@ from collections.abc import Callable
 from struct import Struct
 from typing import Any
 
-import pika
-from pika.frame import decode_frame
+from headway.adapters.rabbitmq.tolerant import TolerantConnection, frame_of
 
 Knows = Callable[[bytes], bool]
 """Says whether a consumer is known, by its tag."""
@@ -43,13 +42,12 @@ class _Message:
         self.parts: list[bytes] = []
 
 
-class Connection(pika.SelectConnection):  # type: ignore[misc] # pika tells no types
+class Connection(TolerantConnection):
     """A connection of pika's, one of whose channels hands its deliveries on unread."""
 
     _swift_channel = -1
     _knows: Knows
     _delivered: Delivered
-    _frame_buffer: bytes
     _message: _Message | None = None
 
     def hand_on(self, channel: int, knows: Knows, delivered: Delivered) -> None:
@@ -86,7 +84,7 @@ class Connection(pika.SelectConnection):  # type: ignore[misc] # pika tells no t
             self.bytes_received += at
 
     def _read_by_pika(self, data: bytes) -> None:
-        _, frame = decode_frame(data)
+        _, frame = frame_of(data)
         if frame is not None:
             self._process_frame(frame)
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 import pika
-from pika.exceptions import AMQPConnectionError, ChannelWrongStateError
+from pika.exceptions import AMQPConnectionError, ChannelClosedByBroker, ChannelWrongStateError
 
 from headway.adapters.rabbitmq.desk import Desk
 
@@ -26,6 +26,9 @@ class Session(Desk):
     def _try(self, work: Callable[[pika.BlockingConnection], T]) -> T:
         try:
             return work(self.connected())
+        except ChannelClosedByBroker as error:
+            self.refuse_rights(error)
+            raise
         except (AMQPConnectionError, ChannelWrongStateError) as error:
             self._let_go()
             raise LostError(

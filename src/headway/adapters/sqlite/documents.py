@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from headway.adapters.sqlite.reader import Readers
+from headway.adapters.sqlite.selecting import OVER, PUT, read_row
 from headway.adapters.sqlite.statements import as_json, insert
 from headway.adapters.sqlite.writer import Writer
 from headway.core.beginning import Beginning, Begun, How, begun
@@ -22,10 +23,9 @@ select '[' || coalesce(group_concat('[' || json_quote(id) || ',' || body || ']',
 from headway_documents where collection = ? and id in (select value from json_each(?))
 """
 _FETCHED = msgspec.json.Decoder(list[tuple[str, Document]])
-_DOCUMENT = msgspec.json.Decoder(Document)
-_PUT = "into headway_documents (collection, id, body)"
-_OVER = "on conflict (collection, id) do update set body = excluded.body"
 
+_EXTRACT = "case when json_valid(body) then json_extract(body, ?) end"
+"""Other programs may have written what is no JSON."""
 _PLAIN_FIELD = re.compile(r"[A-Za-z0-9_-]+")
 
 
@@ -65,7 +65,7 @@ def fetch_for(connection: sqlite3.Connection, writes: Iterable[Write]) -> Change
 
 def store(connection: sqlite3.Connection, changes: Changes) -> None:
     rows = [(*key, as_json(document)) for key, document in changes.changed.items()]
-    insert(connection, _PUT, rows, _OVER)
+    insert(connection, PUT, rows, OVER)
 
 
 def _fetch(
@@ -84,7 +84,7 @@ def _begin(connection: sqlite3.Connection, beginning: Beginning) -> dict[str, Be
         for one, answer in answers.items()
         if answer.how is How.BEGUN
     ]
-    insert(connection, _PUT, rows, _OVER)
+    insert(connection, PUT, rows, OVER)
     return answers
 
 
@@ -97,7 +97,7 @@ def _renew(
         for one, document in found.items()
         if document.get(LEASE_TOKEN) == tokens[one]
     ]
-    insert(connection, _PUT, rows, _OVER)
+    insert(connection, PUT, rows, OVER)
     return len(rows)
 
 
@@ -106,14 +106,14 @@ def _find(
 ) -> Iterator[Document]:
     conditions, values = _narrowed(where)
     rows = connection.execute(
-        f"select body from headway_documents where collection = ?{conditions} order by id",  # noqa: S608 (values are bound)
+        f"select id, body from headway_documents where collection = ?{conditions} order by id",  # noqa: S608 (values are bound)
         (collection, *values),
     )
-    for (body,) in rows:
+    for one, body in rows:
         if limit <= 0:
             return
-        document = _DOCUMENT.decode(body)
-        if matches(document, where):
+        document = read_row(one, body)
+        if document is not None and matches(document, where):
             limit -= 1
             yield document
 
@@ -126,9 +126,9 @@ def _narrowed(where: Mapping[str, Any]) -> tuple[str, list[Any]]:
             continue
         path = f'$."{field}"'
         if value is None:
-            conditions += " and json_extract(body, ?) is null"
+            conditions += f" and {_EXTRACT} is null"
             values.append(path)
         elif isinstance(value, str):
-            conditions += " and json_extract(body, ?) = ?"
+            conditions += f" and {_EXTRACT} = ?"
             values += (path, value)
     return conditions, values

@@ -14,6 +14,7 @@ from headway.adapters.sqlite.liveness import Liveness, Worker
 from headway.adapters.sqlite.places import SqlitePlaces
 from headway.adapters.sqlite.reader import Readers
 from headway.adapters.sqlite.records import SqliteRecords
+from headway.adapters.sqlite.sweeping import sqlite_sweeping
 from headway.adapters.sqlite.writer import Writer
 from headway.core.errors import ConfigurationError
 from headway.ports.chance import Chance
@@ -62,4 +63,5 @@ def sqlite_engine(
         records=SqliteRecords(writer, readers),
         documents=SqliteDocuments(writer, readers),
         places=SqlitePlaces(readers, clock),
+        sweeping=sqlite_sweeping(writer, readers, clock),
     )

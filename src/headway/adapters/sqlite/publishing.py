@@ -10,7 +10,7 @@ from headway.adapters.sqlite.rows import ITEM_COLUMNS, item_row, seconds
 from headway.adapters.sqlite.savepoints import hold, release, undo
 from headway.adapters.sqlite.statements import as_json, insert
 from headway.core.errors import ConfigurationError
-from headway.core.event import FIRST_GENERATION
+from headway.core.event import is_first_run
 from headway.ports.bus import Message, Queue
 
 _BINDINGS = """
@@ -48,8 +48,8 @@ def publish(
 ) -> list[int]:
     """Put messages into their queues; for each, say how many queues take it.
 
-    An operation that a queue accepted before is recognised and not put there again, unless it comes
-    under another generation: then somebody meant it.
+    An operation that a queue accepted before is recognised and not put there again, unless somebody
+    sent it again on purpose.
     """
     routes = _routes(connection, messages)
     at = seconds(now)
@@ -60,7 +60,7 @@ def publish(
     rows = []
     for message, queue in targets:
         travel = message.travel
-        if known is not None and travel.generation == FIRST_GENERATION:
+        if known is not None and is_first_run(travel.generation):
             if (queue, travel.operation) in known:
                 continue
             known.add((queue, travel.operation))

@@ -12,7 +12,8 @@ from headway.adapters.sqlite.connection import Connection, Location, connect
 
 APPLICATION = 0x48647779
 """What marks a file as ours: "Hdwy"."""
-VERSION = 1
+VERSION = 2
+"""1: everything but what sweepers and operators keep."""
 
 _TABLES = (
     """
@@ -119,6 +120,18 @@ _TABLES = (
 )
 
 
+_SINCE_2 = (
+    "create table headway_leases (name text primary key, token text not null, until real not null)",
+    """
+    create table headway_totals (
+        family text not null, name text not null, total real not null, primary key (family, name)
+    ) without rowid
+    """,
+    "create table headway_notes (id integer primary key, at real not null, body text not null)",
+    "create index headway_notes_at on headway_notes (at)",
+)
+
+
 def open_file(location: Location, *, synchronous: str | None = None) -> Connection:
     """Connect to the file, with the tables in it."""
     connection = connect(location, synchronous=synchronous)
@@ -149,19 +162,23 @@ def _has_tables(location: Location) -> bool:
         return not path.parent.is_dir()  # which opening it explains, as all that is wrong below
     try:
         with closing(sqlite3.connect(f"{path.as_uri()}?mode=rw", uri=True)) as connection:
-            return _is_ready(connection, location)
+            return bool(_version(connection, location))
     except sqlite3.Error:
         return True
 
 
 def prepare(connection: sqlite3.Connection, location: Location) -> None:
-    """Make the tables in a new file; refuse a file that is not ours or not for this version."""
-    if _is_ready(connection, location):
+    """Make the tables that are missing; refuse a file that is not ours or not for this version.
+
+    All of it in one transaction: nobody ever sees a part.
+    """
+    if _version(connection, location) == VERSION:
         return
     connection.execute("begin immediate")
     try:
-        if not _is_ready(connection, location):  # another process may have been quicker
-            _make(connection)
+        found = _version(connection, location)  # another process may have been quicker
+        if found < VERSION:
+            _make(connection, since=found)
             connection.execute(f"pragma application_id = {APPLICATION}")
             connection.execute(f"pragma user_version = {VERSION}")
         connection.execute("commit")
@@ -171,16 +188,17 @@ def prepare(connection: sqlite3.Connection, location: Location) -> None:
         raise
 
 
-def _make(connection: sqlite3.Connection) -> None:
-    for statement in _TABLES:
+def _make(connection: sqlite3.Connection, since: int = 0) -> None:
+    for statement in _SINCE_2 if since else (*_TABLES, *_SINCE_2):
         connection.execute(statement)
 
 
-def _is_ready(connection: sqlite3.Connection, location: Location) -> bool:
+def _version(connection: sqlite3.Connection, location: Location) -> int:
+    """Say which version of the tables is there; 0: none."""
     # A file with tables of the user's own is welcome: bodies write to them in the same commit.
     # In this order: another process may make the tables between the two looks, and both in one
     # commit. Whoever sees the version then sees the mark too.
-    version = connection.execute("pragma user_version").fetchone()[0]
+    version = int(connection.execute("pragma user_version").fetchone()[0])
     application = connection.execute("pragma application_id").fetchone()[0]
     if application not in {0, APPLICATION} or (version and application != APPLICATION):
         raise location.refusal(
@@ -192,4 +210,4 @@ def _is_ready(connection: sqlite3.Connection, location: Location) -> bool:
             f"has tables of version {version}, made by a newer Headway, and this one knows "
             f"{VERSION}: upgrade Headway, or name another file"
         )
-    return bool(version == VERSION)
+    return version

@@ -4,10 +4,11 @@ from typing import Annotated
 
 import typer
 
-from headway.apps.cli import config, demo, failed, ledger
+from headway.apps.cli import config, demo, documents, failed, ledger
 from headway.apps.cli.publish import publish
 from headway.apps.cli.refusals import said_in_one_line
 from headway.apps.cli.run import run as run_command
+from headway.apps.cli.sweep import sweep
 from headway.apps.cli.verify import verify
 
 app = typer.Typer(
@@ -21,10 +22,12 @@ app = typer.Typer(
 )
 app.add_typer(config.app, name="config")
 app.add_typer(demo.app, name="demo")
+app.add_typer(documents.app, name="documents")
 app.add_typer(failed.app, name="failed")
 app.add_typer(ledger.app, name="ledger")
 app.command(name="publish")(publish)
 app.command(name="run")(run_command)
+app.command(name="sweep")(sweep)
 app.command(name="verify")(verify)
 
 

@@ -7,7 +7,13 @@ from typing import Annotated
 
 import typer
 
-from headway.assembly.settings import engine_settings, environment, retry_config
+from headway.assembly.settings import (
+    SERVICES,
+    engine_settings,
+    environment,
+    retry_config,
+    sweep_settings,
+)
 from headway.core.engine_url import AmqpUrl
 from headway.core.policy import RETRY_SETTINGS, RetryConfig
 from headway.core.secrets import hidden
@@ -27,7 +33,10 @@ def show(
 ) -> None:
     """Show every setting with the value in force; passwords are hidden."""
     settings = (
-        _engine() | _retry(retry_config()) | LedgerSettings.from_mapping(environment()).in_force()
+        _engine()
+        | _retry(retry_config())
+        | sweep_settings().in_force()
+        | LedgerSettings.from_mapping(environment()).in_force()
     )
     if as_json:
         typer.echo(json.dumps(settings, indent=2))
@@ -47,6 +56,7 @@ def _engine() -> dict[str, str]:
     return {
         "HEADWAY_BUS": hidden(engine.url),
         **(beside if is_broker else {}),
+        SERVICES: settings.get(SERVICES) or "none",
         "METRICS_BACKEND": settings.get("METRICS_BACKEND") or "noop",
         "ERROR_REPORTER_TYPE": settings.get("ERROR_REPORTER_TYPE") or "noop",
     }

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Collection
+from functools import partial
 
 import typer
 
@@ -27,6 +28,7 @@ def requeue_letters(
     rate: float | None,
     target_queue: str | None,
     superseded: bool,
+    without_store: bool,
     dry_run: bool,
 ) -> None:
     """Send letters again, with a bar, and say what came of it."""
@@ -48,6 +50,7 @@ def requeue_letters(
                 rate=rate,
                 target_queue=target_queue,
                 superseded=superseded,
+                without_store=without_store,
                 dry_run=dry_run,
                 on_progress=tell,
             ),
@@ -62,6 +65,7 @@ def purge_letters(
     limit: int | None,
     ids: Collection[str],
     error_type: str | None,
+    without_store: bool,
     dry_run: bool,
     ask: bool,
 ) -> None:
@@ -75,15 +79,14 @@ def purge_letters(
 
     async def change(engine: Engine) -> Report:
         queues = failed_queues(engine)
-        meant = await queues.purge(queue, limit=limit, ids=ids, error_type=error_type, dry_run=True)
+        purge = partial(queues.purge, error_type=error_type, without_store=without_store)
+        meant = await purge(queue, limit=limit, ids=ids, dry_run=True)
         if dry_run or not meant.chosen:
             return meant
         if ask:
             _ask(meant)
         # Exactly what was counted: not what has come since.
-        report = await queues.purge(
-            meant.queue, ids=meant.chosen, error_type=error_type, on_progress=tell
-        )
+        report = await purge(meant.queue, ids=meant.chosen, on_progress=tell)
         report.gone += len(report.missing)
         report.missing = meant.missing
         return report

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from headway.assembly.engine import open_engine
-from headway.assembly.settings import engine_settings
+from headway.assembly.settings import EngineSettings, engine_settings
 from headway.core.engine_url import SqliteUrl
 from headway.core.errors import ConfigurationError
 from headway.core.secrets import hidden
@@ -24,8 +24,8 @@ def is_there(bus: str | None) -> bool:
     return not isinstance(found, SqliteUrl) or Path(found.path).exists()
 
 
-def on_engine(bus: str | None, body: Callable[[Engine], Awaitable[T]]) -> T:
-    """Open the engine, do something with it, and close it again."""
+def refuse_missing(bus: str | None) -> EngineSettings:
+    """Refuse files that are not there, before anything makes them; give what is meant."""
     meant = engine_settings(bus)
     for name, url, file in (
         (meant.name, meant.url, meant.bus),
@@ -36,6 +36,12 @@ def on_engine(bus: str | None, body: Callable[[Engine], Awaitable[T]]) -> T:
                 f"{name}={hidden(url)!r} is not accepted: there is no such file (this is "
                 f"{Path.cwd()}); a service that is started makes it: headway run MODULE:SERVICE"
             )
+    return meant
+
+
+def on_engine(bus: str | None, body: Callable[[Engine], Awaitable[T]]) -> T:
+    """Open the engine, do something with it, and close it again."""
+    meant = refuse_missing(bus)
 
     async def opened() -> T:
         engine = open_engine(bus)

@@ -17,9 +17,18 @@ class Export:
     They are written beside the file, and take its name when all of them are stored.
     """
 
-    def __init__(self, path: Path | None, *, force: bool) -> None:
+    def __init__(
+        self,
+        path: Path | None,
+        *,
+        force: bool,
+        noun: str = "letter",
+        kept: str = "the letters are all still in their queue",
+    ) -> None:
         self.path = path
         self.lines = 0
+        self.noun = noun
+        self._kept = kept
         self._force = force
         self._beside: Path | None = None
         self._stream: IO[str] | None = None
@@ -69,5 +78,5 @@ class Export:
     def how_far(self) -> str:
         """Say what an interruption left behind."""
         if self.path is None:
-            return f"{many(self.lines, 'letter')} written"
-        return f"{self.path} was not written; the letters are all still in their queue"
+            return f"{many(self.lines, self.noun)} written"
+        return f"{self.path} was not written; {self._kept}"

@@ -5,14 +5,13 @@ from typing import Annotated
 
 import typer
 
-from headway.apps.cli.options import BusOption
+from headway.apps.cli.options import BusOption, DryRunOption, JsonOption, YesOption
 
 app = typer.Typer(help="Failed queues: what ended without success.", no_args_is_help=True)
 
 QueueArgument = Annotated[
     str, typer.Argument(metavar="QUEUE", help="The failed queue, or its service.")
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="A list of objects, for machines.")]
 IdsOption = Annotated[
     list[str] | None,
     typer.Option("--id", metavar="LETTER", help="Only this letter; can be given again."),
@@ -24,14 +23,21 @@ LimitOption = Annotated[
     int | None,
     typer.Option(min=1, metavar="NUMBER", help="At most so many, the oldest first. [default: all]"),
 ]
-DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")]
+WithoutStoreOption = Annotated[
+    bool,
+    typer.Option(
+        "--without-store",
+        help="Though their services have a store and HEADWAY_STORE is not set: no books follow.",
+    ),
+]
 
 
 @app.command("list")
 def list_queues(bus: BusOption = None, as_json: JsonOption = False) -> None:
     """List the failed queues: how many letters each holds, and how many are superseded.
 
-    Superseded are letters whose documents were processed, or taken up by another operation, since.
+    Superseded are letters whose work was sent anew and done since, by the same key, or whose
+    documents were processed, or taken up by another operation. Only the store knows.
     """
     from headway.apps.cli.looking import show_queues  # noqa: PLC0415 (a fast start of the others)
 
@@ -88,9 +94,10 @@ def requeue(  # noqa: PLR0917 (typer gives them by name)
         bool,
         typer.Option(
             "--superseded",
-            help="Those too whose documents were processed, or taken up otherwise, since.",
+            help="Those too whose work was done, or whose documents were taken up, since.",
         ),
     ] = False,
+    without_store: WithoutStoreOption = False,
     dry_run: DryRunOption = False,
     bus: BusOption = None,
 ) -> None:
@@ -109,6 +116,7 @@ def requeue(  # noqa: PLR0917 (typer gives them by name)
         rate=rate,
         target_queue=target_queue,
         superseded=superseded,
+        without_store=without_store,
         dry_run=dry_run,
     )
 
@@ -145,8 +153,9 @@ def purge(  # noqa: PLR0917 (typer gives them by name)
     limit: LimitOption = None,
     ids: IdsOption = None,
     error_type: ErrorTypeOption = None,
+    without_store: WithoutStoreOption = False,
     dry_run: DryRunOption = False,
-    yes: Annotated[bool, typer.Option("--yes", "--confirm", help="Do not ask.")] = False,
+    yes: YesOption = False,
     bus: BusOption = None,
 ) -> None:
     """Remove letters for good; asks first."""
@@ -158,6 +167,7 @@ def purge(  # noqa: PLR0917 (typer gives them by name)
         limit=limit,
         ids=ids or (),
         error_type=error_type,
+        without_store=without_store,
         dry_run=dry_run,
         ask=not yes,
     )

@@ -12,6 +12,10 @@ from headway.core.travel import AttemptRecord
 _EVENT_LINES = 40
 _IDS_SHOWN = 10
 _BYTES_SHOWN = 400
+_SUPERSEDED = (
+    "the same work was sent anew and done since, or its documents were processed or taken up "
+    "otherwise"
+)
 _FACTS, _ATTEMPT, _INNER = 13, 4, 7
 """Columns where values, attempts and what belongs to an attempt begin."""
 
@@ -25,7 +29,7 @@ def show_letters(
         console.print(Text("Letter ", "bold") + harmless(letter.letter_id))
         facts = _facts(letter)
         if letter.letter_id in superseded:
-            facts["superseded"] = "its documents were processed, or taken up otherwise, since"
+            facts["superseded"] = _SUPERSEDED
         for name, value in facts.items():
             show_indented(console, harmless(value), _FACTS, first=Text(f"  {name}"))
         if letter.attempts:

@@ -1,6 +1,6 @@
 """What `headway failed` shows and copies; nothing is changed."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,13 @@ from headway.apps.cli.letters import show_letters
 from headway.apps.cli.operator import failed_queues
 from headway.apps.cli.screen import as_json, bar, many, say_on_ctrl_c, show_table, when
 from headway.core.letter import Letter
+from headway.core.showing import shown
 from headway.ports.engine import Engine
+
+_ONLY_THE_STORE = (
+    "only the store of their services can tell; set HEADWAY_STORE as for the workers, if they have "
+    "one"
+)
 
 
 def show_queues(bus: str | None, *, machine: bool) -> None:
@@ -23,16 +29,26 @@ def show_queues(bus: str | None, *, machine: bool) -> None:
     if machine:
         typer.echo(as_json(found, indent=2))
     elif found:
-        rows = [
-            (q["queue"], str(q["letters"]), when(q["oldest"]), when(q["newest"])) for q in found
-        ]
-        show_table(["queue", "letters", "oldest", "newest"], rows, numbers=["letters"])
+        # Some engines never know the newest: then there is no column.
+        ages = [age for age in ("oldest", "newest") if any(q[age] for q in found)] or ["oldest"]
+        rows = [(q["queue"], str(q["letters"]), *(when(q[age]) for age in ages)) for q in found]
+        show_table(["queue", "letters", *ages], rows, numbers=["letters"])
         for each in found:
-            if each["superseded"]:
-                count = many(each["superseded"], "letter")
-                typer.echo(f"\nsuperseded: {count} of {each['queue']} (see headway failed inspect)")
+            _remark(each)
     else:
         typer.echo("There is no failed queue yet: an engine gets them when services are started.")
+
+
+def _remark(queue: Mapping[str, Any]) -> None:
+    """Say what does not go into the table."""
+    name = shown(queue["queue"])
+    if queue["being_read"]:
+        typer.echo(f"\n{name} is being read by somebody: what they have in hand is not counted")
+    if queue["superseded"]:
+        count = many(queue["superseded"], "letter")
+        typer.echo(f"\nsuperseded: {count} of {name} (see headway failed inspect)")
+    elif queue["superseded"] is None and queue["has_store"] and queue["letters"]:
+        typer.echo(f"\nsuperseded: unknown of {name}: {_ONLY_THE_STORE}")
 
 
 async def _summed_up(engine: Engine) -> Sequence[dict[str, Any]]:
@@ -40,7 +56,9 @@ async def _summed_up(engine: Engine) -> Sequence[dict[str, Any]]:
     found = []
     for each in await queues.list():
         fields = asdict(each)
-        count = await queues.count_superseded(each.name) if each.letters else 0
+        count = None
+        if queues.knows_superseded:
+            count = await queues.count_superseded(each.name) if each.letters else 0
         found.append({"queue": fields.pop("name"), **fields, "superseded": count})
     return found
 
@@ -58,26 +76,29 @@ def show_some(
 ) -> None:
     """Show letters, the oldest first."""
 
-    async def find(engine: Engine) -> tuple[Sequence[Letter], Collection[str]]:
+    async def find(engine: Engine) -> tuple[Sequence[Letter], Collection[str] | None]:
         queues = failed_queues(engine)
         letters = await queues.inspect(
             queue, limit=limit, after=after, letter_id=letter_id, error_type=error_type
         )
-        return letters, await queues.superseded(letters)
+        return letters, await queues.superseded(letters) if queues.knows_superseded else None
 
     found, superseded = on_engine(bus, find)
     if machine:
         typer.echo(as_json([_with_all_fields(each, superseded) for each in found], indent=2))
         return
-    show_letters(found, superseded, tracebacks=tracebacks)
+    show_letters(found, superseded or (), tracebacks=tracebacks)
+    if found and superseded is None:
+        typer.echo(f"Which of them are superseded is unknown: {_ONLY_THE_STORE}")
     if len(found) == limit:
         typer.echo(f"There may be more: --after {found[-1].letter_id}, or a larger --limit.")
     elif not found:
         typer.echo("No letter there fits.")
 
 
-def _with_all_fields(letter: Letter, superseded: Collection[str]) -> dict[str, Any]:
-    return {**msgspec.structs.asdict(letter), "superseded": letter.letter_id in superseded}
+def _with_all_fields(letter: Letter, superseded: Collection[str] | None) -> dict[str, Any]:
+    is_superseded = None if superseded is None else letter.letter_id in superseded
+    return {**msgspec.structs.asdict(letter), "superseded": is_superseded}
 
 
 def export_letters(

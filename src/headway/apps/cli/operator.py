@@ -1,10 +1,14 @@
-"""Failed queues in the hands of whoever typed the command."""
+"""Failed queues and documents in the hands of whoever typed the command."""
 
 import getpass
 import os
+import platform
+from collections.abc import Sequence
 
-from headway.assembly.retrying import CLOCK
+from headway.apps.cli.lifecycles import rules_of
+from headway.assembly.retrying import CHANCE, CLOCK
 from headway.ports.engine import Engine
+from headway.runtime.documents import StoredDocuments
 from headway.runtime.failed import FailedQueues
 
 
@@ -13,8 +17,14 @@ def failed_queues(engine: Engine) -> FailedQueues:
     return FailedQueues(engine, CLOCK, who=_who())
 
 
+def stored_documents(engine: Engine, services: Sequence[str] = ()) -> StoredDocuments:
+    """Give the documents, with lifecycles as services declare them; every change is recorded."""
+    return StoredDocuments(engine, CLOCK, CHANCE, who=_who(), rule_of=rules_of(services))
+
+
 def _who() -> str:
     try:
-        return getpass.getuser()
+        user = getpass.getuser()
     except (KeyError, OSError):  # a container may run under a number that has no name
-        return f"user {os.getuid()}"
+        user = f"user {os.getuid()}"
+    return f"{user}@{platform.node() or 'unknown host'}"

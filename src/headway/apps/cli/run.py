@@ -41,6 +41,12 @@ def run(  # noqa: PLR0917 (typer gives them by name)
             help="How long handlers may go on after the order to stop.",
         ),
     ] = 30.0,
+    requeue_at_start: Annotated[
+        bool,
+        typer.Option(
+            "--requeue-at-start", help="Sweep once for stuck documents before taking events."
+        ),
+    ] = False,
     metrics_port: Annotated[
         int | None,
         typer.Option(
@@ -66,6 +72,7 @@ def run(  # noqa: PLR0917 (typer gives them by name)
         concurrency=concurrency,
         prefetch=prefetch,
         grace=grace,
+        requeue_at_start=requeue_at_start,
         metrics_host=metrics_host,
         metrics_port=metrics_port if workers == 1 else None,
         log_format=log_format,

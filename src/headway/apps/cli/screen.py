@@ -4,7 +4,7 @@ import contextlib
 import re
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import typer
@@ -65,20 +65,29 @@ def show_indented(console: Console, text: Text, by: int, *, first: Text | None =
 
 
 def show_table(
-    headings: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: Sequence[str] = ()
+    headings: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    *,
+    numbers: Sequence[str] = (),
+    whole: Sequence[str] = (),
+    err: bool = False,
 ) -> None:
-    """Print rows under headings; those in `numbers` stand to the right."""
+    """Print rows under headings; `numbers` stand to the right, what is `whole` is not folded."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 2, 0, 0))
     for name in headings:
-        table.add_column(name, justify="right" if name in numbers else "left", overflow="fold")
+        justify: Literal["left", "right"] = "right" if name in numbers else "left"
+        table.add_column(name, justify=justify, overflow="fold", no_wrap=name in whole)
     for row in rows:
         table.add_row(*map(harmless, row))
-    Console().print(table)
+    Console(stderr=err).print(table)
 
 
 @contextlib.contextmanager
-def bar(words: str) -> Iterator[Callable[[int, int], None]]:
-    """Show a bar for many steps on a terminal; call what is given with how far, of how many."""
+def bar(words: str) -> Iterator[Callable[[int, int | None], None]]:
+    """Show a bar for many steps on a terminal; call what is given with how far, of how many.
+
+    None: nobody knows of how many.
+    """
     console = Console(stderr=True)
     progress = Progress(
         TextColumn("{task.description}", markup=False),
@@ -91,9 +100,9 @@ def bar(words: str) -> Iterator[Callable[[int, int], None]]:
     )
     task = progress.add_task(words, total=None)
 
-    def move(to: int, of: int) -> None:
+    def move(to: int, of: int | None) -> None:
         # Not before there is something to show: it would wipe out whatever is asked first.
-        if of > 1:
+        if of is None or of > 1:
             progress.start()
             progress.update(task, completed=to, total=of)
 

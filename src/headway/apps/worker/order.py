@@ -20,6 +20,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     prefetch: int | None = None
     grace: float
     """In seconds."""
+    requeue_at_start: bool = False
     metrics_host: str = "127.0.0.1"
     metrics_port: int | None = None
     log_format: LogFormat = LogFormat.AUTO

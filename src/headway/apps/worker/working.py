@@ -8,7 +8,7 @@ from headway.apps.worker.order import Order
 from headway.assembly.collecting import collect_seldom
 from headway.assembly.loading import load_services
 from headway.assembly.serving import Metrics, serve_here
-from headway.runtime.worker import WorkerSettings
+from headway.runtime.worker_settings import WorkerSettings
 
 _STDIN = 0
 
@@ -24,6 +24,7 @@ def work(order: Order) -> None:
         concurrency=order.concurrency,
         prefetch=order.prefetch,
         grace=timedelta(seconds=order.grace),
+        requeue_at_start=order.requeue_at_start,
     )
     collect_seldom()
     asyncio.run(

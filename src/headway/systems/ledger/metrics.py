@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry
 
 from headway.adapters.prometheus.families import counter, histogram
 from headway.adapters.prometheus.observer import PrometheusObserver
-from headway.core.metrics import Metric
+from headway.core.metric import Metric
 
 Outcome = Literal["stored", "duplicate", "invalid", "exhausted", "unknown", "failed"]
 

@@ -17,6 +17,7 @@ from headway.testing.conformance.stuck import (
     LEASED,
     MINUTE,
     RULE,
+    UNREADABLE,
     naive,
     old,
     seen,
@@ -47,6 +48,7 @@ class CandidatesConformance(ViewsConformance, ClaimsConformance, ClaimEndsConfor
     ) -> None:
         now = whole_second(harness)
         oldest = now - 9 * DAY
+        odd = list(enumerate(UNREADABLE.values()))
         engine, candidates = await stuck(
             harness,
             old(now, "unmoved"),
@@ -55,15 +57,18 @@ class CandidatesConformance(ViewsConformance, ClaimsConformance, ClaimEndsConfor
             {"_id": "nothing known"},
             old(now, "unreadable", lastAttemptTime="some day", createdAt=7),
             old(now, "ahead", lastAttemptTime="3000-01-01T00:00:00Z"),
+            *(old(now, f"odd {n}", lastAttemptTime=each) for n, each in odd),
+            *(old(now, f"made {n}", lastAttemptTime=None, createdAt=each) for n, each in odd),
             old(now, "made long ago, tried since", createdAt=instant(now - 99 * DAY)),
             old(now, "given up", status="failed_max_retries", lastAttemptTime=instant(oldest)),
             old(now, "processed", status="processed", lastAttemptTime=instant(oldest)),
         )
         tally = await candidates.tally(RULE, now)
-        assert tally == Tally(stuck=7, given_up=1, oldest=now - 5 * DAY)
+        assert tally == Tally(stuck=7 + 2 * len(odd), given_up=1, oldest=now - 5 * DAY)
         more = old(now, "oldest", status="failed", lastAttemptTime=instant(oldest))
         await wrote(harness, engine, InsertNew("docs", more))
-        assert await candidates.tally(RULE, now) == Tally(stuck=8, given_up=1, oldest=oldest)
+        tally = await candidates.tally(RULE, now)
+        assert tally == Tally(stuck=8 + 2 * len(odd), given_up=1, oldest=oldest)
 
     async def test_where_no_time_is_known_no_oldest_is_named(self, harness: EngineHarness) -> None:
         now = whole_second(harness)

@@ -45,6 +45,11 @@ UNREADABLE: Mapping[str, Any] = {
     "an object": {"iso": "2020-01-01T00:00:00Z"},
     "a path": "$createdAt",
     "no such month": "2020-13-45T00:00:00Z",
+    "no such day": "2020-02-30T00:00:00Z",
+    "no such hour": "2020-01-01T25:61:00Z",
+    "no such zone": "2020-01-01T00:00:00+99:99",
+    "the year 0": "0000-01-01T00:00:00Z",
+    "before the year 1": "0001-01-01T00:00:00+14:00",
 }
 """What other programs have written where a time belongs."""
 NOT_COUNTS: Sequence[Any] = ("three", "", None, [1], {"n": 1}, -2, 0.5, True)

@@ -9,6 +9,7 @@ what is not and what installs it.
 
 from headway.testing.servers.alertmanager import Alertmanager
 from headway.testing.servers.mongodb import MongoDB
+from headway.testing.servers.mongodb_set import MongoReplicaSet
 from headway.testing.servers.postgres import PostgreSQL
 from headway.testing.servers.process import wait_until
 from headway.testing.servers.prometheus import Prometheus
@@ -20,6 +21,7 @@ from headway.testing.servers.server import Server, ServerError
 __all__ = [
     "Alertmanager",
     "MongoDB",
+    "MongoReplicaSet",
     "PostgreSQL",
     "Prometheus",
     "Pushgateway",

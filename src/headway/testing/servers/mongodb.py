@@ -9,7 +9,7 @@ from typing import Any
 from headway.testing.servers.loopback import HOST
 from headway.testing.servers.server import Server
 
-_SET = "rs0"
+SET = "rs0"
 
 
 class MongoDB(Server):
@@ -48,27 +48,31 @@ class MongoDB(Server):
             "shutdownTimeoutMillisForSignaledShutdown": "100",
         }
         command = [str(_program()), "--dbpath", str(self.folder.path / "data"), "--nounixsocket"]
-        command += ["--bind_ip", HOST, "--port", str(self.port), "--replSet", _SET]
+        command += ["--bind_ip", HOST, "--port", str(self.port), "--replSet", SET]
         command += ["--wiredTigerCacheSizeGB", "0.25", "--oplogSize", "64"]
         for item in parameters.items():
             command += ["--setParameter", "=".join(item)]
         return command
 
-    def _is_ready(self) -> bool:
+    def command(self, name: str, value: Any = 1) -> dict[str, Any] | None:
+        """Have the server do something; None: it does not answer, or refuses."""
         # Imported here: only who starts a MongoDB needs its client.
         from pymongo import MongoClient  # noqa: PLC0415
         from pymongo.errors import PyMongoError  # noqa: PLC0415
 
-        members = [{"_id": 0, "host": f"{HOST}:{self.port}"}]
         client: MongoClient[dict[str, Any]]
         with MongoClient(self.url, serverSelectionTimeoutMS=500) as client:
             try:
-                hello = client.admin.command("hello")
-                if hello.get("isreplicaset") and "setName" not in hello:
-                    client.admin.command("replSetInitiate", {"_id": _SET, "members": members})
+                return dict(client.admin.command({name: value}))
             except PyMongoError:  # not listening yet
-                return False
-            return bool(hello.get("isWritablePrimary"))
+                return None
+
+    def _is_ready(self) -> bool:
+        hello = self.command("hello") or {}
+        if hello.get("isreplicaset") and "setName" not in hello:
+            members = [{"_id": 0, "host": f"{HOST}:{self.port}"}]
+            self.command("replSetInitiate", {"_id": SET, "members": members})
+        return bool(hello.get("isWritablePrimary"))
 
 
 def _program() -> Path | None:

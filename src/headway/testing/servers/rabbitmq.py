@@ -66,6 +66,14 @@ class RabbitMQ(Server):
         self._ask("PUT", f"/api/permissions/{name}/guest", rights)
         return self._url(name)
 
+    def create_user(self, url: str, *, configure: str, write: str, read: str) -> str:
+        """Make a user with these rights in a virtual host, and give the URL for it."""
+        name, vhost = f"user_{secrets.token_hex(6)}", url.rpartition("/")[2]
+        self._ask("PUT", f"/api/users/{name}", json.dumps({"password": name, "tags": ""}))
+        rights = json.dumps({"configure": configure, "write": write, "read": read})
+        self._ask("PUT", f"/api/permissions/{vhost}/{name}", rights)
+        return url.replace(_LOGIN, f"{name}:{name}")
+
     def delete_vhost(self, url: str) -> None:
         """Remove a virtual host with all that is in it: a broker carries only so many queues."""
         self._ask("DELETE", f"/api/vhosts/{url.rpartition('/')[2]}")

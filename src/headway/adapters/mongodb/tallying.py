@@ -1,0 +1,125 @@
+"""Count what is stuck: on the server where types are as usual, and here where they are not."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from pymongo.errors import OperationFailure
+
+from headway.adapters.mongodb.connecting import Collection
+from headway.adapters.mongodb.values import Raw, milliseconds, view
+from headway.adapters.mongodb.views import BY_STATUS, Look, flag_of, is_in, is_without_index, looks
+from headway.core.document import (
+    FARTHEST_AHEAD,
+    LAST_ATTEMPT_TIME,
+    LAST_FAILED_AT,
+    STATUS,
+    past,
+)
+from headway.core.sweep import SweepRule
+from headway.core.writes import ID
+from headway.ports.candidates import Tally, View
+
+_DATED = ("date", "null", "missing")
+_BEGAN, _FAILED = f"${LAST_ATTEMPT_TIME}", f"${LAST_FAILED_AT}"
+
+
+async def tally(collection: Collection, rule: SweepRule, now: datetime) -> Tally:
+    """Count a collection."""
+    stuck, times = 0, list[datetime]()
+    for each in (View.FAILED, View.UNMOVED):
+        for look in looks(rule, each, now):
+            for row in await _rows(collection, look, _counting(rule, each, now)):
+                count, oldest = _read(row, rule, each, now)
+                stuck += count
+                times += oldest
+    given_up = Look(_given_up(rule), BY_STATUS)
+    counted = await _rows(collection, given_up, [{"$count": "count"}])
+    return Tally(
+        stuck=stuck,
+        given_up=sum(row["count"] for row in counted),
+        oldest=min(times, default=None),
+    )
+
+
+async def _rows(collection: Collection, look: Look, stages: Sequence[Raw]) -> list[Raw]:
+    pipeline = [{"$match": look.query}, *stages]
+    hint: dict[str, Any] = {"hint": dict(look.index)} if look.index else {}
+    try:
+        return await (await collection.aggregate(pipeline, **hint)).to_list()
+    except OperationFailure as error:
+        if not hint or not is_without_index(error):
+            raise
+    return await (await collection.aggregate(pipeline)).to_list()
+
+
+def _given_up(rule: SweepRule) -> dict[str, Any]:
+    flag = flag_of(rule.lifecycle)
+    open_ones = {} if flag is None else {flag: {"$ne": True}}
+    return {STATUS: rule.lifecycle.given_up_word, **open_ones}
+
+
+def _counting(rule: SweepRule, which: View, now: datetime) -> Sequence[Raw]:
+    """Count what has the usual types together; for the rest, give what it holds."""
+    flag, created = rule.lifecycle.flag, _field(rule.lifecycle.created)
+    ahead = milliseconds(now + FARTHEST_AHEAD)
+    types: list[Any] = [
+        _is(f"${STATUS}", "string", "null", "missing"),
+        _is(_BEGAN, *_DATED),
+        {"$or": [_happened(_BEGAN, ahead), _is(created, *_DATED)]},
+    ]
+    read = {
+        "status": f"${STATUS}", "began": _BEGAN, "created": created, "failed": _FAILED,
+    }  # fmt: skip
+    stages: list[Raw] = []
+    if flag is not None:
+        types += [_is(_FAILED, *_DATED), _is(f"${flag}", "bool", "null", "missing")]
+        read["flag"] = f"${flag}"
+        failed_last = {
+            "$and": [
+                _is(_FAILED, "date"),
+                {"$or": [{"$not": [_is(_BEGAN, "date")]}, {"$gte": [_FAILED, _BEGAN]}]},
+            ]
+        }
+        says = {"$eq": [f"${STATUS}", rule.lifecycle.failed_word]}
+        failed = {"$or": [says, failed_last]}
+        there = failed if which is View.FAILED else {"$not": [failed]}
+        stages.append({"$match": {"$expr": {"$or": [there, {"$not": [{"$and": types}]}]}}})
+    made = {"$cond": [_happened(created, ahead), created, None]}
+    group = {
+        ID: {"$cond": [{"$and": types}, None, read]},
+        "count": {"$sum": 1},
+        "oldest": {"$min": {"$cond": [_happened(_BEGAN, ahead), _BEGAN, made]}},
+    }
+    return [*stages, {"$group": group}]
+
+
+def _read(row: Raw, rule: SweepRule, which: View, now: datetime) -> tuple[int, Sequence[datetime]]:
+    if row[ID] is None:
+        return row["count"], [row["oldest"]] if row["oldest"] else []
+    held = view(row[ID])
+    document = {
+        STATUS: held.get("status"),
+        LAST_ATTEMPT_TIME: held.get("began"),
+        LAST_FAILED_AT: held.get("failed"),
+        rule.lifecycle.created: held.get("created"),
+    }
+    if rule.lifecycle.flag is not None:
+        document[rule.lifecycle.flag] = held.get("flag")
+    if not is_in(rule, which, document, now):
+        return 0, []
+    began = past(document[LAST_ATTEMPT_TIME], now)
+    known = began or past(document[rule.lifecycle.created], now)
+    return row["count"], [known] if known else []
+
+
+def _is(value: Any, *types: str) -> Mapping[str, Any]:
+    return {"$in": [{"$type": value}, list(types)]}
+
+
+def _happened(value: Any, ahead: datetime) -> Mapping[str, Any]:
+    return {"$and": [_is(value, "date"), {"$lte": [value, ahead]}]}
+
+
+def _field(name: str) -> Mapping[str, Any]:
+    return {"$getField": {"field": {"$literal": name}, "input": "$$ROOT"}}

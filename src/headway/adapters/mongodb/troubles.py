@@ -1,0 +1,66 @@
+"""What an error of the driver means here: try again, the server is away, or a value is wrong."""
+
+from pymongo.errors import (
+    BulkWriteError,
+    ConnectionFailure,
+    DuplicateKeyError,
+    OperationFailure,
+    PyMongoError,
+    WriteError,
+)
+
+TRANSIENT = "TransientTransactionError"
+UNKNOWN = "UnknownTransactionCommitResult"
+_DUPLICATE = frozenset({11000, 11001, 12582})
+_ENDED = 251
+_OF_THE_SERVER = frozenset(
+    {
+        *(6, 7, 89, 9001),  # hosts that are away
+        *(91, 189, 10058, 10107, 11600, 11602, 13435, 13436),  # no primary, or no more
+        *(18, 8000),  # the login was withdrawn
+        *(50, 64, 79, 100, 262, 14031),  # too slow, too few members, no room
+    }
+)
+
+
+def unwrapped(error: Exception) -> Exception:
+    """Give the first of the errors of a bulk: it says more, and without the documents."""
+    if not isinstance(error, BulkWriteError):
+        return error
+    for found in error.details.get("writeErrors") or ():
+        kind = DuplicateKeyError if found.get("code") in _DUPLICATE else WriteError
+        first = kind(str(found.get("errmsg")), found.get("code"), found)
+        first.__cause__ = error
+        return first
+    return error
+
+
+def is_duplicate(error: Exception) -> bool:
+    return isinstance(unwrapped(error), DuplicateKeyError)
+
+
+def is_conflict(error: Exception) -> bool:
+    """Say whether others were quicker, so that the whole transaction may be tried again.
+
+    So it is where an id is there that was not, a moment ago: it was looked for before.
+    """
+    error = unwrapped(error)
+    if isinstance(error, DuplicateKeyError):
+        return dict((error.details or {}).get("keyPattern") or {}) == {"_id": 1}
+    labelled = isinstance(error, PyMongoError) and error.has_error_label(TRANSIENT)
+    return labelled and not isinstance(error, ConnectionFailure)
+
+
+def is_away(error: Exception) -> bool:
+    """Say whether it is nobody's fault here: the server is away, or has no room."""
+    if not isinstance(error, PyMongoError):
+        return False
+    if isinstance(error, ConnectionFailure) or error.has_error_label(UNKNOWN):
+        return True
+    labelled = error.has_error_label(TRANSIENT) or error.has_error_label("RetryableWriteError")
+    return labelled or (isinstance(error, OperationFailure) and error.code in _OF_THE_SERVER)
+
+
+def has_ended(error: Exception) -> bool:
+    """Say whether the server knows nothing of the transaction any more."""
+    return isinstance(error, OperationFailure) and error.code == _ENDED

@@ -1,0 +1,83 @@
+"""Bodies of the user's own, inside the transaction of their unit."""
+
+import asyncio
+import inspect
+from collections.abc import Sequence
+from typing import Any
+
+import asyncpg
+
+from headway.adapters.postgres.session import SAVEPOINT
+from headway.core.errors import TransactionEndedError, TransactionRolledBackError
+from headway.ports.commit import TransactionBody
+
+_ABORTED = "25P02"
+
+
+async def run_bodies(bodies: Sequence[TransactionBody], connection: Any) -> None:
+    """Run bodies one after another, each given the connection.
+
+    Raises:
+        TransactionEndedError: One of them ended the transaction, or tried to.
+        TransactionRolledBackError: One of them swallowed an error of the database.
+        Exception: Whatever one of them raised.
+    """
+    await connection.execute(f"savepoint {SAVEPOINT}")
+    for body in bodies:
+        await _run(body, connection)
+    if not connection.is_in_transaction():
+        raise TransactionEndedError
+    try:
+        # In a transaction that failed it cannot be released, and in another one it is not there.
+        await connection.execute(f"release savepoint {SAVEPOINT}")
+    except asyncpg.PostgresError as error:
+        if error.sqlstate == _ABORTED:
+            raise TransactionRolledBackError from error
+        raise TransactionEndedError from error
+
+
+async def _run(body: TransactionBody, connection: Any) -> None:
+    session = connection.lend()
+    raised: BaseException | None = None
+    try:
+        await _awaited(body(connection))
+    except BaseException as error:  # noqa: BLE001 (no body may end the task of all)
+        raised = error
+    finally:
+        session.lent = False
+    if isinstance(raised, asyncio.CancelledError) and _is_cancelled():
+        raise raised
+    if session.denied is not None:  # even if it swallowed the error: it believes in what is not so
+        raise TransactionEndedError(session.denied) from raised
+    if isinstance(raised, Exception):
+        raise raised
+    if raised is not None:
+        raise RuntimeError(f"the body raised {type(raised).__name__}: {raised}") from raised
+
+
+async def _awaited(answer: Any) -> None:
+    if inspect.isawaitable(answer):
+        answer = await answer
+        if not _has_not_run(answer):
+            return
+    if _has_not_run(answer):
+        if hasattr(answer, "close"):
+            answer.close()
+        raise TypeError(
+            f"the body gave back a {type(answer).__name__}, of which nothing has run: make it a "
+            "coroutine function that has awaited everything when it returns"
+        )
+    raise TypeError(
+        "the body is a plain function, and statements of PostgreSQL have to be awaited: make it a "
+        "coroutine function"
+    )
+
+
+def _has_not_run(answer: object) -> bool:
+    return inspect.isawaitable(answer) or inspect.isgenerator(answer) or inspect.isasyncgen(answer)
+
+
+def _is_cancelled() -> bool:
+    """Say whether it is we who are being cancelled, and not the body that only raised it."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0

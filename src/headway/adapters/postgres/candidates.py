@@ -1,0 +1,158 @@
+"""What may be stuck, found by indexes and claimed by one statement."""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from headway.adapters.postgres import document_rows
+from headway.adapters.postgres.link import Link
+from headway.adapters.postgres.preparing import prepare
+from headway.adapters.postgres.selecting import AsRead
+from headway.adapters.postgres.values import documents, jsonb
+from headway.adapters.postgres.views import (
+    TABLE,
+    Question,
+    given_up_id,
+    question,
+    text_of,
+    time_of,
+)
+from headway.core.beginning import UNCLAIMED
+from headway.core.document import CLAIM_TOKEN, FARTHEST_AHEAD
+from headway.core.sweep import SweepRule, claimed, given_back, given_up, watched
+from headway.core.writes import ID, Document
+from headway.ports.candidates import Claim, Tally, View
+from headway.ports.clock import Clock
+
+IN_ORDER = "set local enable_sort = off"
+"""A planner that knows little of a table would sort all of it for every page."""
+
+_PUBLISHED = f"""
+update {TABLE} set body = body || $4::jsonb
+where collection = $1 and id = any($2::text[]) and {text_of(CLAIM_TOKEN)} = $3
+"""  # noqa: S608 (names of our own)
+_TALLY = """
+select count(*), min(least_known),
+       (select count(*) from {table} where {given_up} is not null)
+from ({stuck}) as stuck
+"""
+_STUCK = """
+select coalesce(
+    case when {key} > '-infinity' and {key} <= $2 then {key} end,
+    case when {created} <= $2 then {created} end
+) as least_known
+from {table} where {condition} and {within}
+"""
+
+_Last = tuple[datetime, str]
+
+
+class PostgresCandidates:
+    """Reads page by page, each in a transaction of its own: none is open between two pages."""
+
+    def __init__(self, link: Link, clock: Clock) -> None:
+        self._link = link
+        self._clock = clock
+
+    async def prepare(self, rules: Sequence[SweepRule]) -> None:
+        await prepare(self._link, self._clock, [rule.lifecycle for rule in rules])
+
+    async def scan(
+        self, rule: SweepRule, view: View, now: datetime, *, newest_first: bool, page: int
+    ) -> AsyncIterator[Sequence[Document]]:
+        asked = question(rule, view, now)
+        for within in reversed(asked.ranges) if newest_first else asked.ranges:
+            last: _Last | None = None
+            while True:
+                statement = asked.page(within, newest_first=newest_first, follows=last is not None)
+                rows = await self._page(statement, asked, page, last)
+                if found := documents((one, body) for _, one, body in rows):
+                    yield found
+                if len(rows) < page:
+                    break
+                last = rows[-1][0], rows[-1][1]
+
+    async def _page(
+        self, statement: str, asked: Question, page: int, last: _Last | None
+    ) -> Sequence[Any]:
+        async def work(connection: Any) -> Sequence[Any]:
+            await connection.execute(IN_ORDER)
+            rows: Sequence[Any] = await connection.fetch(
+                statement, asked.old, asked.farthest, page, *(last or ())
+            )
+            return rows
+
+        return await self._link.run(work)
+
+    async def claim(
+        self, rule: SweepRule, claims: Sequence[Claim], token: str, now: datetime, lease: timedelta
+    ) -> frozenset[str]:
+        until = now + lease
+        changes = {
+            each.document[ID]: claimed(
+                each.document, each.requeue, token=token, until=until, now=now
+            )
+            for each in claims
+        }
+        return await self._change(rule, [each.document for each in claims], changes)
+
+    async def give_up(
+        self, rule: SweepRule, documents: Sequence[Document], now: datetime
+    ) -> frozenset[str]:
+        changes = {document[ID]: given_up(rule, now) for document in documents}
+        return await self._change(rule, documents, changes)
+
+    async def _change(
+        self,
+        rule: SweepRule,
+        documents: Sequence[Document],
+        changes: Mapping[str, Mapping[str, Any]],
+    ) -> frozenset[str]:
+        if not documents:
+            return frozenset()
+        as_read = AsRead(rule.collection, watched(rule), documents)
+        return await self._link.run(lambda connection: as_read.change(connection, changes))
+
+    async def published(self, rule: SweepRule, ids: Sequence[str], token: str) -> None:
+        values = rule.collection, list(ids), token, jsonb(UNCLAIMED, rule.collection)
+        if ids:
+            await self._link.run(lambda connection: connection.execute(_PUBLISHED, *values))
+
+    async def give_back(self, rule: SweepRule, ids: Sequence[str], token: str) -> None:
+        keys = [(rule.collection, one) for one in dict.fromkeys(ids)]
+
+        async def work(connection: Any) -> None:
+            before = await document_rows.lock(connection, keys)
+            after = {
+                key: {**document, **given_back(document)}
+                for key, document in before.items()
+                if document.get(CLAIM_TOKEN) == token
+            }
+            await document_rows.store(connection, before, after)
+
+        if ids:
+            await self._link.run(work)
+
+    async def tally(self, rule: SweepRule, now: datetime) -> Tally:
+        created = time_of(rule.lifecycle.created)
+        stuck = [
+            _STUCK.format(
+                key=asked.key,
+                created=created,
+                table=TABLE,
+                condition=asked.condition,
+                within=within,
+            )
+            for asked in (question(rule, view, now) for view in (View.FAILED, View.UNMOVED))
+            for within in asked.ranges
+        ]
+        statement = _TALLY.format(
+            table=TABLE,
+            given_up=given_up_id(rule.lifecycle),
+            stuck=" union all ".join(stuck),
+        )
+        old, farthest = now - rule.stuck_after, now + FARTHEST_AHEAD
+
+        (row,) = await self._link.run(lambda c: c.fetch(statement, old, farthest))
+        number, oldest, hopeless = row
+        return Tally(stuck=number, given_up=hopeless, oldest=oldest)

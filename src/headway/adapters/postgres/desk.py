@@ -1,0 +1,96 @@
+"""Documents on the desk of an operator, and the book in which it is noted."""
+
+# ruff: noqa: S608 (statements are put together from parts of our own; names in them are quoted)
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from headway.adapters.postgres.link import Link
+from headway.adapters.postgres.selecting import AsRead
+from headway.adapters.postgres.values import documents as read
+from headway.adapters.postgres.values import json_text
+from headway.adapters.postgres.views import TABLE, given_up_id, in_state, quoted
+from headway.core.document import STATUS, moment
+from headway.core.lifecycle import Lifecycle, State
+from headway.core.writes import ID, Document
+from headway.ports.clock import Clock
+
+_NOTE = "insert into headway_notes (at, entry) values ($1, $2)"
+_NOTES = """
+select entry from headway_notes where at < coalesce($2::timestamptz, 'infinity')
+order by at desc, id desc limit $1
+"""
+_ENTRY = msgspec.json.Decoder(Document)
+_BY_WORDS = frozenset({State.PENDING, State.FAILED, State.GIVEN_UP})
+
+
+class PostgresDesk:
+    """Changes documents where their status is as it was read."""
+
+    def __init__(self, link: Link, clock: Clock) -> None:
+        self._link = link
+        self._clock = clock
+
+    async def browse(
+        self, lifecycle: Lifecycle, states: Sequence[State], *, page: int
+    ) -> AsyncIterator[Sequence[Document]]:
+        statement, after = _page(lifecycle, frozenset(states)), ""
+        while states:
+            rows = await self._link.fetch(statement, after, page)
+            if found := [each for each in read(rows) if lifecycle.state(each) in states]:
+                yield found
+            if len(rows) < page:
+                return
+            after = rows[-1][0]
+
+    async def change(
+        self, collection: str, documents: Sequence[Document], changes: Mapping[str, Any]
+    ) -> frozenset[str]:
+        if not documents:
+            return frozenset()
+        as_read = AsRead(collection, (STATUS,), documents)
+        each = {document[ID]: changes for document in documents}
+        return await self._link.run(lambda connection: as_read.change(connection, each))
+
+    async def remove(self, collection: str, documents: Sequence[Document]) -> frozenset[str]:
+        if not documents:
+            return frozenset()
+        return await self._link.run(AsRead(collection, (STATUS,), documents).remove)
+
+    async def move(self, collection: str, documents: Sequence[Document], to: str) -> frozenset[str]:
+        if not documents:
+            return frozenset()
+        as_read = AsRead(collection, (STATUS,), documents)
+        return await self._link.run(lambda connection: as_read.move(connection, to))
+
+    async def note(self, entry: Document) -> None:
+        at = moment(entry.get("at")) or self._clock.now()
+        text = json_text(entry)
+        await self._link.run(lambda connection: connection.execute(_NOTE, at, text))
+
+    async def notes(self, limit: int, before: datetime | None = None) -> Sequence[Document]:
+        return [_ENTRY.decode(row[0]) for row in await self._link.fetch(_NOTES, limit, before)]
+
+
+def _page(lifecycle: Lifecycle, states: frozenset[State]) -> str:
+    """Give the statement for a page in the order of ids, without most of what is not wanted."""
+    if states == {State.GIVEN_UP}:
+        key = given_up_id(lifecycle)
+        return f"""
+            select id, body::text from {TABLE}
+            where {key} is not null and {key} > $1 order by {key} limit $2
+        """
+    wanted = ""
+    if states <= _BY_WORDS:
+        if states & {State.PENDING, State.FAILED}:
+            states |= {State.PENDING, State.FAILED}  # by times, which it may read differently
+        named = " or ".join(f"({in_state(lifecycle, state)})" for state in sorted(states))
+        wanted = f"and ({named})"
+    return f"""
+        select id, body::text from {TABLE}
+        where collection = {quoted(lifecycle.collection)} {wanted} and id > $1
+        order by id limit $2
+    """

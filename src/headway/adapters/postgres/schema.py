@@ -1,0 +1,156 @@
+"""The tables, their version, and what a server must be like.
+
+Bodies are jsonb, so that any client can read and index them. Ids are ordered by their bytes in
+every database. A record holds JSON as text: it may hold U+0000, which jsonb does not take.
+"""
+
+from typing import Any
+
+from headway.adapters.postgres.refusals import PRIMARY, Place
+
+VERSION = 1
+_OLDEST = 12
+_LOCK = 7_217_430_911_001
+"""Whoever makes tables holds it: two processes would make the same ones at the same moment."""
+
+# Reads what core.document.moment reads of the times that programs write; null for anything else,
+# and for what only one of the two would read. No cast in it can fail, and no setting changes it:
+# what is cast is a date that exists, in one form, with its zone.
+_INSTANT = r"""
+create or replace function headway_instant(value text) returns timestamptz
+language plpgsql immutable strict parallel safe as $function$
+declare
+    day text := pg_catalog.substr(value, 6, 5);
+    year integer;
+begin
+    if value !~ (
+        '^[0-9]{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12][0-9]|3[01])'
+        '(?:[T ](?:[01][0-9]|2[0-3]):[0-5][0-9](?::[0-5][0-9](?:[.][0-9]{1,6})?)?'
+        '(?:Z|[+-](?:0[0-9]|1[0-4])(?::?[0-5][0-9])?)?)?$'
+    ) or day in ('02-30', '02-31', '04-31', '06-31', '09-31', '11-31') then
+        return null;
+    end if;
+    year := pg_catalog.substr(value, 1, 4)::integer;
+    if year not between 2 and 9998
+        or day = '02-29' and (year % 4 <> 0 or year % 100 = 0 and year % 400 <> 0) then
+        return null;
+    end if;
+    if pg_catalog.substr(value, 14) ~ '[Z+-]' then
+        return value::timestamptz;
+    end if;
+    return (value || 'Z')::timestamptz;
+end
+$function$
+"""
+
+_TABLES = (
+    "create table headway_version (one integer primary key check (one = 1), version integer)",
+    f"insert into headway_version values (1, {VERSION})",  # noqa: S608 (a number of our own)
+    """
+    create table headway_documents (
+        collection text collate "C" not null,
+        id text collate "C" not null,
+        body jsonb not null check (jsonb_typeof(body) = 'object'),
+        primary key (collection, id)
+    )
+    """,
+    """
+    create table headway_done (
+        id bigint generated always as identity primary key,
+        key text collate "C" not null unique,
+        operation text collate "C" not null,
+        queue text collate "C" not null,
+        generation text collate "C" not null,
+        ended text not null,
+        at timestamptz not null,
+        letter text,
+        failed_queue text not null,
+        outgoing text,
+        unwritten text
+    )
+    """,
+    "create index headway_done_at on headway_done (at) where ended <> 'failed'",
+    """
+    create index headway_done_unsent on headway_done (at, id)
+    where outgoing is not null or unwritten is not null
+    """,
+    "create index headway_done_letter on headway_done (letter) where letter is not null",
+    # Operations may have names of any length, which only such an index takes.
+    """
+    create index headway_done_again on headway_done using hash (operation)
+    where generation <> '0'
+    """,
+    """
+    create table headway_forgotten (
+        one integer primary key check (one = 1), done bigint not null, purged bigint not null
+    )
+    """,
+    "insert into headway_forgotten values (1, 0, 0)",
+    """
+    create table headway_leases (
+        name text collate "C" primary key, token text not null, until timestamptz not null
+    )
+    """,
+    """
+    create table headway_totals (
+        family text collate "C" not null,
+        name text collate "C" not null,
+        value double precision not null,
+        primary key (family, name)
+    )
+    """,
+    """
+    create table headway_notes (
+        id bigint generated always as identity primary key,
+        at timestamptz not null,
+        entry text not null
+    )
+    """,
+    "create index headway_notes_at on headway_notes (at, id)",
+    _INSTANT,
+)
+
+_FACTS = """
+select current_setting('server_version_num')::integer / 10000, current_setting('server_version'),
+       pg_is_in_recovery(), current_setting('transaction_read_only') = 'on',
+       exists (
+           select from pg_class where relname = 'headway_version' and pg_table_is_visible(oid)
+       )
+"""
+# Not by to_regclass, which would remember from before the lock that there is no such table.
+
+
+async def make_sure(connection: Any, place: Place) -> None:
+    """Make the tables if they are missing; refuse a server on which that would not do."""
+    await connection.execute("begin")
+    try:
+        if not await _is_ready(connection, place):
+            await connection.execute(f"select pg_advisory_xact_lock({_LOCK})")
+            if not await _is_ready(connection, place):  # another process may have been quicker
+                await connection.execute(";".join(_TABLES))
+        await connection.execute("commit")
+    except BaseException:
+        if not connection.is_closed():
+            await connection.execute("rollback")
+        raise
+
+
+async def _is_ready(connection: Any, place: Place) -> bool:
+    major, named, standby, read_only, made = await connection.fetchrow(_FACTS)
+    if major < _OLDEST:
+        raise place.refusal(f"runs PostgreSQL {named}", f"use version {_OLDEST} or newer")
+    if standby:
+        raise place.refusal("is a standby, where nothing can be written", PRIMARY)
+    if read_only:
+        raise place.refusal(
+            "takes no writes: its transactions are read-only",
+            "set default_transaction_read_only to off for this user and database",
+        )
+    version = await connection.fetchval("select version from headway_version") if made else None
+    if version is not None and version > VERSION:
+        raise place.refusal(
+            f"has tables of version {version}, made by a newer Headway, and this one knows "
+            f"{VERSION}",
+            "upgrade Headway, or name another database",
+        )
+    return version is not None

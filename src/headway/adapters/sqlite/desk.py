@@ -1,0 +1,109 @@
+"""Documents on the desk of an operator, and the book in which it is noted."""
+
+# ruff: noqa: S608 (statements are put together from parts of our own; names in them are quoted)
+
+import sqlite3
+from collections.abc import AsyncIterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from headway.adapters.sqlite.reader import Readers
+from headway.adapters.sqlite.rows import seconds
+from headway.adapters.sqlite.selecting import as_read, put, read_row
+from headway.adapters.sqlite.statements import as_json
+from headway.adapters.sqlite.stuck import Expressions
+from headway.adapters.sqlite.writer import Writer
+from headway.core.document import STATUS, moment
+from headway.core.lifecycle import Lifecycle, State
+from headway.core.writes import Document
+from headway.ports.clock import Clock
+
+_AMONG = "collection = ? and id in (select value from json_each(?))"
+_REMOVE = f"delete from headway_documents where {_AMONG}"
+_TAKEN = f"select id from headway_documents where {_AMONG}"
+_MOVE = f"update headway_documents set collection = ? where {_AMONG}"
+_NOTE = "insert into headway_notes (at, body) values (?, ?)"
+_NOTES = "select body from headway_notes where at < ? order by at desc, id desc limit ?"
+_ENTRY = msgspec.json.Decoder(Document)
+
+
+class SqliteDesk:
+    """Changes documents where their status is as it was read, many in one commit."""
+
+    def __init__(self, writer: Writer, readers: Readers, clock: Clock) -> None:
+        self._writer = writer
+        self._readers = readers
+        self._clock = clock
+
+    async def browse(
+        self, lifecycle: Lifecycle, states: Sequence[State], *, page: int
+    ) -> AsyncIterator[Sequence[Document]]:
+        statement, after = _page(lifecycle, states), ""
+        while True:
+            rows = await self._rows(statement, (lifecycle.collection, after, page))
+            read = [read_row(one, body) for one, body in rows]
+            documents = [each for each in read if each and lifecycle.state(each) in states]
+            if documents:
+                yield documents
+            if len(rows) < page:
+                return
+            after = rows[-1][0]
+
+    async def _rows(self, statement: str, values: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+        return await self._readers.run(lambda c: c.execute(statement, values).fetchall())
+
+    async def change(
+        self, collection: str, documents: Sequence[Document], changes: Mapping[str, Any]
+    ) -> frozenset[str]:
+        def work(connection: sqlite3.Connection) -> frozenset[str]:
+            ours = as_read(connection, collection, documents, (STATUS,))
+            put(connection, collection, ours, lambda _document: changes)
+            return frozenset(ours)
+
+        return await self._writer.run(work)
+
+    async def remove(self, collection: str, documents: Sequence[Document]) -> frozenset[str]:
+        def work(connection: sqlite3.Connection) -> frozenset[str]:
+            ours = list(as_read(connection, collection, documents, (STATUS,)))
+            connection.execute(_REMOVE, (collection, as_json(ours)))
+            return frozenset(ours)
+
+        return await self._writer.run(work)
+
+    async def move(self, collection: str, documents: Sequence[Document], to: str) -> frozenset[str]:
+        def work(connection: sqlite3.Connection) -> frozenset[str]:
+            ours = list(as_read(connection, collection, documents, (STATUS,)))
+            taken = {one for (one,) in connection.execute(_TAKEN, (to, as_json(ours)))}
+            free = [one for one in ours if one not in taken]
+            connection.execute(_MOVE, (to, collection, as_json(free)))
+            return frozenset(free)
+
+        return await self._writer.run(work)
+
+    async def note(self, entry: Document) -> None:
+        at = seconds(moment(entry.get("at")) or self._clock.now())
+        await self._writer.run(lambda c: c.execute(_NOTE, (at, as_json(entry))).rowcount)
+
+    async def notes(self, limit: int, before: datetime | None = None) -> Sequence[Document]:
+        latest = float("inf") if before is None else seconds(before)
+        return [_ENTRY.decode(body) for (body,) in await self._rows(_NOTES, (latest, limit))]
+
+
+def _page(lifecycle: Lifecycle, states: Sequence[State]) -> str:
+    """Give the statement for a page in the order of ids, without most of what is not wanted.
+
+    The plus keeps SQLite from looking by state: then it would sort all of them for every page.
+    """
+    words = set(states)
+    if words & {State.PENDING, State.FAILED}:
+        words |= {State.PENDING, State.FAILED}  # by their times, which it may read differently
+    wanted = ""
+    if not words & {State.PROCESSED, State.FOREIGN}:
+        named = ", ".join(f"'{state}'" for state in sorted(words))
+        wanted = f"and +({Expressions(lifecycle).stage}) in ({named})"
+    return f"""
+        select id, body from headway_documents
+        where collection = ? and id > ? {wanted} order by id limit ?
+    """

@@ -1,0 +1,205 @@
+"""How indexes know which documents may be stuck: expressions over their JSON.
+
+Every lifecycle has three partial indexes, in which only open documents are. Their keys are texts
+that sort as the documents do: a time of fixed width, a space, and the id; where there is no time,
+a dash, which sorts first. So one comparison is both the limit of a view and the place where the
+last page ended.
+
+Anybody may write into the table. A body that is not a JSON object is in no index, and nothing that
+a document holds can make an expression fail: then the row could not even be stored.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from hashlib import sha256
+
+from headway.core.document import (
+    CLAIM_TOKEN,
+    CLAIM_UNTIL,
+    FARTHEST_AHEAD,
+    LAST_ATTEMPT_TIME,
+    LAST_FAILED_AT,
+    LEASE_TOKEN,
+    LEASE_UNTIL,
+    STATUS,
+)
+from headway.core.lifecycle import Lifecycle, State
+from headway.core.sweep import FARTHEST_CLAIM, SweepRule
+from headway.ports.candidates import View
+
+_A_DATE = "[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9]*"
+"""Other texts are times for SQLite too, such as 'now', which no index can hold."""
+_NO_TIME = "-"
+AFTER_ID = "!"
+"""Sorts behind the space: with it a time is behind all keys of that time."""
+_TIME_WIDTH = len("2000-01-01 00:00:00.000")
+UNDATED = f"{_NO_TIME}{AFTER_ID}"
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """A part of an index, by its keys."""
+
+    above: str
+    below: str
+
+    def after(self, key: str, *, newest_first: bool) -> "Range":
+        """Give what is left of it when this key was given."""
+        return Range(self.above, key) if newest_first else Range(key, self.below)
+
+
+_FIRST, _LAST = "", "~"
+EVERYTHING = Range(_FIRST, _LAST)
+
+
+class Expressions:
+    """What is asked of the documents of one lifecycle, as SQL.
+
+    Names of collections and fields stand in it as literals: only so SQLite sees that a question is
+    about what a partial index holds. The collection is a part of each expression, and never asked
+    for by itself: SQLite would rather read a whole collection in the order of its ids.
+    """
+
+    def __init__(self, lifecycle: Lifecycle) -> None:
+        self._collection = _literal(lifecycle.collection)
+        stage = _stage(lifecycle)
+        leased = f"{stage} = '{State.PENDING}'"
+        claimed = f"{stage} in ('{State.PENDING}', '{State.FAILED}')"
+        self.stage = self._of_ours(f"else {stage}")
+        """pending, failed or failed_max_retries; null: it is processed, or none of ours."""
+        self.attempted = self._of_ours(f"else {_key(_time(LAST_ATTEMPT_TIME))}")
+        self.lease = self._of_ours(_held(LEASE_TOKEN, LEASE_UNTIL, leased))
+        self.claim = self._of_ours(_held(CLAIM_TOKEN, CLAIM_UNTIL, claimed))
+        self.created = self._of_ours(f"else {_time(lifecycle.created)}")
+
+    def _of_ours(self, then: str) -> str:
+        """Ask something only of what is in the collection, and can be asked. In this order."""
+        return (
+            f"case when collection <> {self._collection} then null "
+            "when typeof(body) <> 'text' then null "
+            "when not json_valid(body) then null "
+            f"when json_type(body) <> 'object' then null {then} end"
+        )
+
+    def indexes(self) -> Mapping[str, str]:
+        """Give the statements that make the indexes, by name: each is named by what it holds."""
+        return dict(
+            (
+                _index(f"{self.stage}, {self.attempted}", self.stage),
+                _index(self.lease, self.lease),
+                _index(self.claim, self.claim),
+            )
+        )
+
+
+def _index(columns: str, key: str) -> tuple[str, str]:
+    what = f"headway_documents ({columns}) where {key} is not null"
+    name = f"headway_stuck_{sha256(what.encode()).hexdigest()[:16]}"
+    return name, f"create index if not exists {name} on {what}"
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """Which rows are in a view, and by what they are ordered."""
+
+    which: str
+    key: str
+    ranges: Sequence[Range]
+    """In the order of age, the oldest first."""
+
+    def page(self, *, newest_first: bool) -> str:
+        """Give the statement for one page of a range."""
+        order = "desc" if newest_first else "asc"
+        return (
+            f"select {self.key}, id, body from headway_documents "  # noqa: S608 (literals are quoted)
+            f"where {self.which} and {self.key} > ? and {self.key} < ? "
+            f"order by {self.key} {order} limit ?"
+        )
+
+
+def question(rule: SweepRule, view: View, now: datetime) -> Question:
+    """Put a view into words that an index understands."""
+    sql = Expressions(rule.lifecycle)
+    match view:
+        case View.FAILED:
+            return Question(f"{sql.stage} = '{State.FAILED}'", sql.attempted, [EVERYTHING])
+        case View.UNMOVED:
+            ranges = outside(now - rule.stuck_after, now + FARTHEST_AHEAD)
+            return Question(f"{sql.stage} = '{State.PENDING}'", sql.attempted, ranges)
+        case View.LEASE_OVER:
+            farthest = max(FARTHEST_CLAIM, rule.lifecycle.lease or timedelta())
+            ranges = outside(now, now + farthest + FARTHEST_AHEAD)
+            return Question("true", sql.lease, ranges)
+        case View.CLAIM_OVER:
+            return Question("true", sql.claim, outside(now, now + FARTHEST_CLAIM))
+
+
+def outside(limit: datetime, farthest: datetime) -> Sequence[Range]:
+    """Give the keys of times up to a limit, and of those that are no times, or too far ahead."""
+    return (
+        Range(f"{time_text(farthest)}{AFTER_ID}", _LAST),
+        Range(_FIRST, f"{time_text(limit)}{AFTER_ID}"),
+    )
+
+
+def time_text(when: datetime) -> str:
+    """Write a time as keys do."""
+    return when.astimezone(UTC).replace(tzinfo=None).isoformat(" ", "milliseconds")
+
+
+def time_of(text: str) -> datetime | None:
+    """Read the time of a key; None: it is a time for SQLite only, such as the 30th of February."""
+    try:
+        return datetime.fromisoformat(text[:_TIME_WIDTH]).replace(tzinfo=UTC)
+    except ValueError:
+        return None
+
+
+def _stage(lifecycle: Lifecycle) -> str:
+    failed = f"when '{lifecycle.failed_word}' then '{State.FAILED}'"
+    given_up = f"when '{lifecycle.given_up_word}' then '{State.GIVEN_UP}'"
+    if lifecycle.flag is None:
+        words = [word for word in lifecycle.pending_words if word is not None]
+        pending = " ".join(f"when {_literal(word)} then '{State.PENDING}'" for word in words)
+        status = f"coalesce({_value(STATUS)}, {_literal(words[0])})"
+        return f"case {status} {pending} {failed} {given_up} end"
+    failed_last = f"{_time(LAST_FAILED_AT)} >= coalesce({_time(LAST_ATTEMPT_TIME)}, '')"
+    by_time = f"case when {failed_last} then '{State.FAILED}' else '{State.PENDING}' end"
+    by_word = f"case {_value(STATUS)} {failed} {given_up} else {by_time} end"
+    return f"case when {_is_true(lifecycle.flag)} then null else {by_word} end"
+
+
+def _held(token: str, until: str, is_open: str) -> str:
+    """Give the key of an open document that bears a token."""
+    return f"when {_value(token)} is null then null when {is_open} then {_key(_time(until))}"
+
+
+def _key(time: str) -> str:
+    return f"coalesce({time}, '{_NO_TIME}') || ' ' || id"
+
+
+def _time(field: str) -> str:
+    value = _value(field)
+    return f"case when {value} glob '{_A_DATE}' then strftime('%Y-%m-%d %H:%M:%f', {value}) end"
+
+
+def _value(field: str) -> str:
+    return f"json_extract(body, {_path(field)})" if _is_nameable(field) else "null"
+
+
+def _is_true(field: str) -> str:
+    return f"json_type(body, {_path(field)}) = 'true'" if _is_nameable(field) else "false"
+
+
+def _is_nameable(field: str) -> bool:
+    """Others cannot be named here: the views then hold more, and `judge` tells it apart."""
+    return '"' not in field and "\\" not in field
+
+
+def _path(field: str) -> str:
+    return _literal(f'$."{field}"')
+
+
+def _literal(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"

@@ -1,0 +1,53 @@
+"""By which rules the documents of a collection are judged."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from difflib import get_close_matches
+
+from headway.assembly.loading import load_services
+from headway.assembly.settings import named_services, sweep_settings
+from headway.core.decision import archive_of
+from headway.core.errors import ConfigurationError
+from headway.core.lifecycle import Lifecycle
+from headway.core.showing import shown
+from headway.core.sweep import SweepRule
+from headway.runtime.documents import RuleOf
+from headway.runtime.service import Service
+
+
+def rules_of(names: Sequence[str]) -> RuleOf:
+    """Give what finds the rule of a collection: as services declare it, or else the usual one.
+
+    Without names, the services are those of HEADWAY_SERVICES, if there are any.
+    """
+    settings = sweep_settings()
+    declared = _declared(load_services(names or named_services()))
+
+    def rule_of(collection: str) -> SweepRule:
+        if collection in declared:
+            return settings.rule(declared[collection])
+        if names:
+            raise ConfigurationError(_unknown(collection, declared))
+        return settings.rule(Lifecycle(collection))
+
+    return rule_of
+
+
+def _declared(services: Sequence[Service]) -> Mapping[str, Lifecycle]:
+    """Give the lifecycles by collection; of several, as the sweeper does, whose event is sent."""
+    found = [each for service in services for each in service.lifecycles_by_name.values()]
+    handlers = [each for service in services for each in service.subscriptions.values()]
+    handlers.sort(key=lambda each: each.rebuild is not None)
+    found += [each.lifecycle for each in handlers if each.lifecycle is not None]
+    archives = [replace(each, collection=archive_of(each.collection)) for each in found]
+    return {each.collection: each for each in archives + found}
+
+
+def _unknown(collection: str, known: Mapping[str, Lifecycle]) -> str:
+    close = get_close_matches(collection, known, n=1)
+    hint = f"did you mean {close[0]}? " if close else ""
+    there = ", ".join(sorted(known)) or "none"
+    return (
+        f"collection={shown(collection)!r} is not accepted: {hint}The services that were named "
+        f"work on: {there}"
+    )

@@ -1,0 +1,94 @@
+"""What a person may decide about a document, and what the decision changes in it."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from headway.core.document import (
+    ATTEMPT_COUNT,
+    LAST_ATTEMPT_TIME,
+    LAST_FAILED_AT,
+    LAST_OPERATION,
+    RETRY_AT,
+    STATUS,
+    count,
+)
+from headway.core.lifecycle import Lifecycle, State
+from headway.core.travel import instant
+from headway.core.writes import Document
+
+GIVEN_UP_AT = "givenUpAt"
+
+
+class Decision(StrEnum):
+    """What is to become of documents."""
+
+    RESET = "reset"
+    """Back to pending, with all attempts; the next sweep takes it, or the one after a time."""
+    RETRY = "retry"
+    """Its next attempt is made at a time that a person sets."""
+    PURGE = "purge"
+    """Removed for good."""
+    ARCHIVE = "archive"
+    """Put away, into a collection that nobody sweeps."""
+    RESTORE = "restore"
+    """Brought back from there, and reset."""
+
+
+def archive_of(collection: str) -> str:
+    """Name the collection that documents are put away into.
+
+    >>> archive_of("messages")
+    'messages_dead_letter'
+    """
+    return f"{collection}_dead_letter"
+
+
+def refusal(decision: Decision, document: Mapping[str, Any], lifecycle: Lifecycle) -> str | None:
+    """Say why a decision cannot be carried out on a document; None: it can."""
+    state = lifecycle.state(document)
+    if state in _NEVER:
+        return _NEVER[state]
+    match decision:
+        case Decision.RESTORE:
+            return None
+        case Decision.RESET:
+            return _PENDING if state is State.PENDING else None
+        case Decision.RETRY:
+            spent = count(document, ATTEMPT_COUNT) >= lifecycle.max_attempts
+            return _SPENT if spent or state is State.GIVEN_UP else None
+        case Decision.PURGE | Decision.ARCHIVE:
+            return None if state is State.GIVEN_UP else _ALIVE
+
+
+_NEVER = {
+    State.PROCESSED: "it is processed: there is nothing left to decide",
+    State.FOREIGN: "its status is not one that this lifecycle knows",
+}
+_PENDING = "it is pending, so a worker may have it; a sweep takes it when it is stuck"
+_SPENT = "it has no attempts left: reset it (headway documents reset)"
+_ALIVE = "it was not given up: sweeps try it again by themselves"
+
+
+def reset(lifecycle: Lifecycle, at: datetime | None) -> Document:
+    """Give what a reset changes: the document begins anew, at once or not before a time.
+
+    The generation stays, and so does the last error. No operation has it any more, so that the
+    letter of the one that failed is not taken for overtaken.
+    """
+    changes: Document = {
+        STATUS: State.PENDING.value,
+        ATTEMPT_COUNT: 0,
+        LAST_ATTEMPT_TIME: None,
+        LAST_OPERATION: None,
+        RETRY_AT: None if at is None else instant(at),
+    }
+    if lifecycle.flag is not None:
+        changes[LAST_FAILED_AT] = None  # which says "failed" where the status does not
+    return changes
+
+
+def scheduled(at: datetime) -> Document:
+    """Give what is changed when a person says when the next attempt is to be made."""
+    return {RETRY_AT: instant(at)}

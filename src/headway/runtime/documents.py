@@ -1,0 +1,149 @@
+"""Documents, as an operator works on them: look, reset, schedule, copy, put away, remove.
+
+Every change is conditional: what somebody else has changed in the meantime stays as it is.
+"""
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from headway.core.decision import Decision
+from headway.core.errors import ConfigurationError
+from headway.core.lifecycle import Lifecycle, State
+from headway.core.sweep import SweepRule
+from headway.core.writes import Document
+from headway.ports.chance import Chance
+from headway.ports.clock import Clock
+from headway.ports.engine import Engine, Sweeping
+from headway.runtime.documents_changing import Changing
+from headway.runtime.documents_choosing import Choice, pages
+from headway.runtime.documents_history import History, read_history
+from headway.runtime.documents_report import DocumentsReport, OnReport
+from headway.runtime.documents_stuck import StuckReport, look
+
+RuleOf = Callable[[str], SweepRule]
+
+
+def usual_rule(collection: str) -> SweepRule:
+    """Give the rule of a collection about which nothing was declared."""
+    return SweepRule(lifecycle=Lifecycle(collection))
+
+
+class StoredDocuments:
+    """The documents of a store.
+
+    Args:
+        engine: Whose store it is.
+        clock: For what is due, and when it was decided.
+        chance: Names changes.
+        who: Who decides, for the record of every change.
+        rule_of: Gives the rule, with its lifecycle, of a collection.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        clock: Clock,
+        chance: Chance,
+        *,
+        who: str = "a program",
+        rule_of: RuleOf = usual_rule,
+    ) -> None:
+        self._documents = engine.documents
+        self._sweeping = _sweeping(engine)
+        self._clock = clock
+        self._chance = chance
+        self._history = History(self._sweeping.desk, clock, who)
+        self.rule_of = rule_of
+
+    async def exists(self, collection: str) -> bool:
+        """Say whether there is any document in a collection."""
+        return bool(await self._documents.find(collection, {}, 1))
+
+    async def stuck(
+        self,
+        collection: str,
+        *,
+        limit: int = 20,
+        on_progress: Callable[[int, int], object] | None = None,
+    ) -> StuckReport:
+        """Count what is stuck and what was given up; name the first of each, up to a limit."""
+        return await look(
+            self._sweeping,
+            self.rule_of(collection),
+            self._clock.now(),
+            limit=limit,
+            on_progress=on_progress,
+        )
+
+    async def export(self, collection: str, choice: Choice) -> AsyncIterator[Document]:
+        """Give documents one by one, each once; they stay where and as they are."""
+        lifecycle = self.rule_of(collection).lifecycle
+        if not choice.ids and not choice.states:
+            choice = replace(choice, states=tuple(State))
+        given = 0
+        async for page in pages(self._documents, self._sweeping.desk, lifecycle, choice, None):
+            for document in page:
+                if given == choice.limit:
+                    return
+                given += 1
+                yield dict(document)
+
+    async def decide(
+        self,
+        decision: Decision,
+        collection: str,
+        choice: Choice,
+        *,
+        at: datetime | None = None,
+        dry_run: bool = False,
+        before: OnReport | None = None,
+        on_progress: OnReport | None = None,
+    ) -> DocumentsReport:
+        """Reset, retry, purge, archive or restore documents; each that can be, and no other.
+
+        What failed or was given up since this began is not touched, unless it is named by its id.
+
+        Args:
+            decision: What is to become of them.
+            collection: Where they are; for a restore, where they are to be.
+            choice: Which are meant. Where it names neither ids nor states, they are those that
+                were given up; for a retry, those that failed.
+            at: Not before then are they tried again; None: by the next sweep.
+            dry_run: Only say what would be done.
+            before: Called with what is meant before anything is changed; if it raises, nothing is.
+            on_progress: Called after each page, while it is looked and while it is changed.
+        """
+        if decision is Decision.RETRY and at is None:
+            raise ConfigurationError("a retry needs the time when it is to be made")
+        report = DocumentsReport(
+            decision=decision,
+            collection=collection,
+            dry_run=dry_run,
+            began=self._clock.now(),
+            at=at,
+        )
+        rule = self.rule_of(collection)
+        changing = Changing(self._documents, self._sweeping.desk, rule, choice, report)
+        await changing.plan(on_progress)
+        if dry_run or not report.chosen:
+            report.done, report.complete = report.chosen, True
+            return report
+        if before is not None:
+            before(report)
+        async with self._history.recorded(self._chance.token(), report):
+            await changing.carry_out(on_progress)
+        return report
+
+    async def history(self, limit: int = 20) -> Sequence[Document]:
+        """Give the latest changes, the newest first: who did what, and what came of it."""
+        return await read_history(self._sweeping.desk, limit)
+
+
+def _sweeping(engine: Engine) -> Sweeping:
+    if engine.sweeping is None:
+        raise ConfigurationError(
+            "documents are kept in a store, and this engine has none: set HEADWAY_STORE beside the "
+            "broker, such as HEADWAY_STORE=sqlite:///store.db"
+        )
+    return engine.sweeping

@@ -1,0 +1,158 @@
+"""What is stuck in a collection, what was given up, and what a sweep would do about it."""
+
+from bisect import insort
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from headway.core.document import (
+    ATTEMPT_COUNT,
+    CLAIM_TOKEN,
+    LAST_ATTEMPT_TIME,
+    LAST_ERROR,
+    LEASE_TOKEN,
+    count,
+    moment,
+)
+from headway.core.lifecycle import Lifecycle, State
+from headway.core.prospect import Prospect, prospect
+from headway.core.sweep import GiveUp, Leave, Requeue, SweepRule, Why
+from headway.core.writes import ID, Document
+from headway.ports.candidates import View
+from headway.ports.engine import Sweeping
+from headway.runtime.documents_choosing import PAGE, error_type
+from headway.runtime.documents_report import add_kind
+
+_NEVER = datetime.min.replace(tzinfo=UTC)
+_NOT_STUCK = {Why.YOUNG, Why.IN_HAND, Why.PROCESSED, Why.FOREIGN, Why.GIVEN_UP}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """One document: where it stands, and what awaits it."""
+
+    document_id: str
+    state: State
+    attempts: int
+    max_attempts: int
+    last_attempt: datetime | None
+    prospect: Prospect
+    last_error: Any
+
+    @property
+    def sweep(self) -> str:
+        """Say in a word what a sweep would do with it now."""
+        match self.prospect.judgement:
+            case Requeue():
+                return "requeue"
+            case GiveUp():
+                return "give up"
+            case Leave():
+                return "leave"
+
+    @property
+    def why(self) -> str:
+        """Say why it would be left alone; nothing, if it would not be."""
+        judgement = self.prospect.judgement
+        return judgement.why.value if isinstance(judgement, Leave) else ""
+
+
+@dataclass(slots=True, kw_only=True)
+class StuckReport:
+    """What is stuck and what was given up, counted; and the first of each."""
+
+    collection: str
+    stuck: int = 0
+    given_up: int = 0
+    reasons: Counter[str] = field(default_factory=Counter)
+    """What a sweep would do with the stuck: requeue, give up, or why it would leave them."""
+    errors: Counter[str] = field(default_factory=Counter)
+    """Last errors of the stuck, by type."""
+    given_up_errors: Counter[str] = field(default_factory=Counter)
+    young: int = 0
+    """Never attempted, and too young to be called stuck."""
+    first_stuck: list[Standing] = field(default_factory=list)
+    """Those that were never attempted, then the oldest."""
+    first_given_up: list[Standing] = field(default_factory=list)
+
+
+async def look(
+    sweeping: Sweeping,
+    rule: SweepRule,
+    now: datetime,
+    *,
+    limit: int,
+    on_progress: Callable[[int, int], object] | None = None,
+) -> StuckReport:
+    """Count what is stuck and what was given up; name the first of both, up to a limit."""
+    report = StuckReport(collection=rule.collection)
+    await sweeping.candidates.prepare([rule])  # as a sweeper does; else every page reads all
+    tally = await sweeping.candidates.tally(rule, now)
+    seen = 0
+    async for page in _candidates(sweeping, rule, now):
+        for document in page:
+            _take_in(report, _standing(document, rule, now), document, limit)
+        seen += len(page)
+        if on_progress is not None:
+            on_progress(seen, max(seen, tally.stuck + tally.given_up))
+    return report
+
+
+async def _candidates(
+    sweeping: Sweeping, rule: SweepRule, now: datetime
+) -> AsyncIterator[Sequence[Document]]:
+    """Give every document that may be stuck or was given up, once."""
+    for view in View:
+        scan = sweeping.candidates.scan(rule, view, now, newest_first=False, page=PAGE)
+        async for page in scan:
+            yield [each for each in page if _home(each, rule.lifecycle) is view]
+    async for page in sweeping.desk.browse(rule.lifecycle, [State.GIVEN_UP], page=PAGE):
+        yield page
+
+
+def _home(document: Mapping[str, Any], lifecycle: Lifecycle) -> View | None:
+    """Give the one view in which a document is counted, for it may be in several; None: in none."""
+    state = lifecycle.state(document)
+    if state not in {State.PENDING, State.FAILED}:
+        return None
+    if document.get(CLAIM_TOKEN) is not None:
+        return View.CLAIM_OVER
+    if state is State.FAILED:
+        return View.FAILED
+    return View.UNMOVED if document.get(LEASE_TOKEN) is None else View.LEASE_OVER
+
+
+def _standing(document: Document, rule: SweepRule, now: datetime) -> Standing:
+    return Standing(
+        document_id=str(document[ID]),
+        state=rule.lifecycle.state(document),
+        attempts=count(document, ATTEMPT_COUNT),
+        max_attempts=rule.lifecycle.max_attempts,
+        last_attempt=moment(document.get(LAST_ATTEMPT_TIME)),
+        prospect=prospect(document, rule, now),
+        last_error=document.get(LAST_ERROR),
+    )
+
+
+def _take_in(report: StuckReport, standing: Standing, document: Document, limit: int) -> None:
+    judgement = standing.prospect.judgement
+    if standing.state is State.GIVEN_UP:
+        report.given_up += 1
+        add_kind(report.given_up_errors, error_type(document))
+        listed = report.first_given_up
+    elif isinstance(judgement, Leave) and judgement.why in _NOT_STUCK:
+        report.young += judgement.why is Why.YOUNG
+        return
+    else:
+        report.stuck += 1
+        report.reasons[standing.why or standing.sweep] += 1
+        add_kind(report.errors, error_type(document))
+        listed = report.first_stuck
+    insort(listed, standing, key=_age)
+    del listed[limit:]
+
+
+def _age(standing: Standing) -> datetime:
+    return standing.last_attempt or _NEVER

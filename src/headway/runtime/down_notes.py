@@ -1,0 +1,89 @@
+"""Tell sweepers, through the store, that events would be sent in vain.
+
+What they depend on is down, or their service is paused because most of them ended as letters. An
+attempt that nobody makes would be counted all the same.
+
+As a lease: who dies takes no note back, and it ends by itself.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+
+from headway.core.facts import Fact, FloodChanged, HealthChanged
+from headway.ports.clock import Clock
+from headway.ports.leases import Leases
+
+DOWN = "down/"
+EVERY_TYPE = "*"
+_BEATS = 3
+"""In one lease: as often as the dependency is probed."""
+_LOG = logging.getLogger("headway")
+
+
+def down_note(service: str, event_type: str) -> str:
+    """Name the note about one type of events of one service.
+
+    >>> down_note("embedding", "ChunksPrepared")
+    'down/embedding/ChunksPrepared'
+    """
+    return f"{DOWN}{service}/{event_type}"
+
+
+class DownNotes:
+    """Keeps a note for as long as a dependency is down, in one worker."""
+
+    def __init__(
+        self,
+        leases: Leases,
+        token: str,
+        probes: Mapping[str, timedelta],
+        clock: Clock,
+        start: Callable[[asyncio.Task[None]], None],
+    ) -> None:
+        self._leases = leases
+        self._token = token
+        self._probes = probes
+        """How far apart each service probes, at most."""
+        self._clock = clock
+        self._start = start
+        self._down: dict[str, set[str]] = {}
+        """The rules that are violated, by note."""
+
+    def tell(self, fact: Fact) -> None:
+        """Hear that a dependency went down or a service paused, or that it is over."""
+        if isinstance(fact, HealthChanged):
+            name = down_note(fact.service, fact.event_type)
+            self._changed(fact.service, name, fact.rule, down=fact.down)
+        elif isinstance(fact, FloodChanged):
+            name = down_note(fact.service, EVERY_TYPE)
+            self._changed(fact.service, name, "flood", down=fact.paused)
+
+    def _changed(self, service: str, name: str, rule: str, *, down: bool) -> None:
+        rules = self._down.setdefault(name, set())
+        if down:
+            is_new = not rules
+            rules.add(rule)
+            if is_new:
+                self._start(asyncio.create_task(self._keep(name, self._probes[service])))
+            return
+        rules.discard(rule)
+        if not rules:
+            del self._down[name]
+            self._start(asyncio.create_task(self._let_go(name)))
+
+    async def _keep(self, name: str, every: timedelta) -> None:
+        rules = self._down.get(name)
+        while rules is not None and self._down.get(name) is rules:
+            try:
+                await self._leases.hold(name, self._token, every * _BEATS)
+            except Exception as error:  # noqa: BLE001 (the store may be what is down)
+                _LOG.debug("Sweepers could not be told that %s: %s", name, error)
+            await self._clock.wait(every)
+
+    async def _let_go(self, name: str) -> None:
+        try:
+            await self._leases.let_go(name, self._token)
+        except Exception as error:  # noqa: BLE001 (it ends by itself)
+            _LOG.debug("Sweepers could not be told the end of %s: %s", name, error)

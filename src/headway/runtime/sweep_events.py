@@ -1,0 +1,75 @@
+"""Rebuild the event of a stuck document, through the schema of its own consumer.
+
+What this gives, the consumer accepts: it is read, named and looked at as the consumer will do it.
+"""
+
+import copy
+import inspect
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from headway.core.event import Event, encode, open_envelope, read_data
+from headway.core.sweep import Requeue
+from headway.core.travel import Travel, instant
+from headway.core.writes import ID, Document
+from headway.ports.bus import Message
+from headway.runtime.sweep_targets import Target
+from headway.runtime.work import nth_id
+
+
+@dataclass(frozen=True, slots=True)
+class Sending:
+    """A document that is due, and its event."""
+
+    document: Document
+    requeue: Requeue
+    message: Message
+
+    @property
+    def document_id(self) -> str:
+        return str(self.document[ID])
+
+
+def rebuilt(target: Target, document: Document, requeue: Requeue, now: datetime) -> Sending:
+    """Make the event of a document. Whatever `rebuild` or the consumer's schema raises, is raised.
+
+    Sent again for the same attempt, it has the same id and the same operation.
+    """
+    subscription = target.subscription
+    event = Event(
+        subscription.event_type,
+        nth_id(requeue.operation, 0, "sweep"),
+        instant(now),
+        data=_data(target, document),
+    )
+    body = encode(event)
+    read = read_data(open_envelope(body), subscription.data)
+    subscription.name_work(read, requeue.operation)
+    _check_about(target, document, subscription.ids(read))
+    travel = Travel(operation=requeue.operation, generation=f"s{requeue.generation}")
+    message = Message(
+        body=body, travel=travel, event_type=subscription.event_type, queue=subscription.queue
+    )
+    return Sending(document, requeue, message)
+
+
+def _data(target: Target, document: Document) -> Any:
+    rebuild = target.subscription.rebuild
+    if rebuild is None:
+        return {target.field: [document[ID]]}
+    # A copy: what it was when it was read decides whether it may be claimed.
+    data = rebuild(copy.deepcopy(document))
+    if inspect.iscoroutine(data):
+        data.close()
+        raise TypeError(f"rebuild={rebuild!r} is a coroutine function: give a plain one")
+    return data
+
+
+def _check_about(target: Target, document: Document, ids: list[str]) -> None:
+    """One attempt at one document is one operation, so the event must be about it alone."""
+    if ids != [str(document[ID])]:
+        raise ValueError(
+            f"the event is about {ids[:3]!r} by data.{target.field}, and not about this document: "
+            "rebuild= should give the data of an event for the one document that it is given"
+        )

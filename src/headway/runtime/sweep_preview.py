@@ -1,0 +1,111 @@
+"""What a sweep would do now, and why; nothing is changed."""
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+from headway.core.failure import words
+from headway.core.secrets import hidden
+from headway.core.sweep_settings import SweepSettings
+from headway.core.sweep_totals import Skip
+from headway.core.tally import Tally
+from headway.core.writes import ID
+from headway.ports.clock import Clock
+from headway.ports.engine import Sweeping
+from headway.runtime.down_notes import DOWN
+from headway.runtime.sweep_caps import Caps
+from headway.runtime.sweep_doubts import doubt
+from headway.runtime.sweep_pages import Page, Pages
+from headway.runtime.sweep_pauses import Pauses
+from headway.runtime.sweep_targets import Target
+
+_FIRST = 5
+
+
+@dataclass(slots=True)
+class Listed:
+    """Documents of which the first are named."""
+
+    count: int = 0
+    first: list[str] = field(default_factory=list)
+    error: str = ""
+    """What was wrong with the first one."""
+
+    def add(self, ids: Iterable[str]) -> None:
+        for one in ids:
+            self.count += 1
+            if len(self.first) < _FIRST:
+                self.first.append(one)
+
+
+@dataclass(slots=True)
+class Preview:
+    """What would become of the documents of one collection."""
+
+    collection: str
+    tally: Tally
+    limit: int
+    after_downtime: bool
+    left_alone: timedelta | None = None
+    """What the events depend on is down."""
+    requeue: Listed = field(default_factory=Listed)
+    give_up: Listed = field(default_factory=Listed)
+    skipped: dict[Skip, Listed] = field(default_factory=dict)
+    errors: dict[str, Listed] = field(default_factory=dict)
+    """No event can be made of these; by the name of the exception."""
+
+    def take(self, page: Page) -> None:
+        room = max(self.limit - self.requeue.count, 0)
+        self.requeue.add(each.document_id for each in page.due[:room])
+        self._skip(Skip.HELD_BACK, [each.document_id for each in page.due[room:]])
+        self.give_up.add(str(each[ID]) for each in page.exhausted)
+        for why, ids in page.skipped.items():
+            self._skip(why, ids)
+        for unfit in page.unfit:
+            error = hidden(words(unfit.error))
+            kind = type(unfit.error).__name__
+            self.errors.setdefault(kind, Listed(error=error)).add([unfit.document_id])
+
+    def _skip(self, why: Skip, ids: Sequence[str]) -> None:
+        if ids:
+            self.skipped.setdefault(why, Listed()).add(ids)
+
+
+async def preview(
+    targets: Sequence[Target], sweeping: Sweeping, settings: SweepSettings, clock: Clock
+) -> list[Preview]:
+    """Look at every collection as a sweep does."""
+    down = await sweeping.leases.held(DOWN)
+    return [await _look(target, down, sweeping, settings, clock) for target in targets]
+
+
+async def _look(
+    target: Target,
+    down: Collection[str],
+    sweeping: Sweeping,
+    settings: SweepSettings,
+    clock: Clock,
+) -> Preview:
+    now = clock.now()
+    given = await Caps(sweeping.leases, settings).allowance(target.collection)
+    seen = Preview(
+        collection=target.collection,
+        tally=await sweeping.candidates.tally(target.rule, now),
+        limit=given.limit,
+        after_downtime=given.cap is not None,
+        left_alone=Pauses(settings.interval).left_alone(target, down, now),
+    )
+    if seen.left_alone is not None:
+        return seen
+    since = now - settings.interval
+    doubted = await doubt(target, sweeping, now, since)
+    pages = Pages(
+        target,
+        sweeping.candidates,
+        clock,
+        newest_first=settings.newest_first,
+        doubted_since=None if doubted is None else since,
+    )
+    async for page in pages.walk():
+        seen.take(page)
+    return seen

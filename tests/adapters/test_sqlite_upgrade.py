@@ -1,0 +1,102 @@
+"""A file that an older Headway made is brought up to date where it is."""
+
+import asyncio
+import sqlite3
+import threading
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from headway.adapters.sqlite.connection import Location
+from headway.adapters.sqlite.engine import sqlite_engine
+from headway.adapters.sqlite.schema import VERSION, open_file
+from headway.adapters.system.chance import SystemChance
+from headway.adapters.system.clock import SystemClock
+from headway.core.lifecycle import Lifecycle
+from headway.core.sweep import SweepRule
+from headway.ports.candidates import View
+from headway.testing.conformance.balancing import balanced
+
+VERSION_1 = Path(__file__).with_name("sqlite_version_1.sql")
+NEW = ("headway_leases", "headway_notes", "headway_totals")
+
+
+@pytest.fixture
+def old(tmp_path: Path) -> Path:
+    path = tmp_path / "old.db"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript(VERSION_1.read_text())
+    return path
+
+
+def tables(path: Path) -> tuple[int, tuple[str, ...]]:
+    """Say which version it is, and which of the new tables are there."""
+    with closing(sqlite3.connect(path)) as connection:
+        (version,) = connection.execute("pragma user_version").fetchone()
+        names = {name for (name,) in connection.execute("select name from sqlite_master")}
+    return version, tuple(name for name in NEW if name in names)
+
+
+async def test_an_old_file_is_brought_up_to_date_and_keeps_what_is_in_it(old: Path) -> None:
+    engine = sqlite_engine(old, SystemClock(), SystemChance(), synchronous="off")
+    assert engine.sweeping is not None
+    await balanced(engine, {"ready": 1, "done": 1})
+    assert tables(old) == (VERSION, NEW)
+    assert set(await engine.documents.fetch("docs", ["one"])) == {"one"}
+    rule = SweepRule(lifecycle=Lifecycle("docs"))
+    await engine.sweeping.candidates.prepare([rule])
+    now = engine_now = SystemClock().now()
+    scan = engine.sweeping.candidates.scan(
+        rule, View.FAILED, engine_now, newest_first=True, page=10
+    )
+    assert [[each["_id"] for each in page] async for page in scan] == [["one"]]
+    await engine.sweeping.desk.note({"at": now.isoformat(), "who": "me"})
+    assert len(await engine.sweeping.desk.notes(5)) == 1
+    assert await engine.sweeping.totals.add("g", {"n": 1}) == {"n": 1}
+    await engine.bus.close()
+
+
+async def test_an_old_file_that_is_only_read_shows_what_is_in_it(old: Path) -> None:
+    engine = sqlite_engine(old, SystemClock(), SystemChance())
+    assert engine.sweeping is not None
+    count, held = await asyncio.gather(engine.places.count(), engine.sweeping.leases.held(""))
+    assert (count.accepted, list(held)) == (2, [])
+    await engine.bus.close()
+
+
+def test_of_many_who_open_an_old_file_at_once_one_brings_it_up_to_date(old: Path) -> None:
+    errors: list[BaseException] = []
+    together = threading.Barrier(8)
+
+    def opens() -> None:
+        try:
+            together.wait()
+            open_file(Location(path=old)).close()
+        except BaseException as error:  # noqa: BLE001 (a thread would swallow it)
+            errors.append(error)
+
+    threads = [threading.Thread(target=opens) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+    assert tables(old) == (VERSION, NEW)
+
+
+def test_an_upgrade_that_fails_leaves_the_file_as_it_was(old: Path) -> None:
+    with closing(sqlite3.connect(old)) as connection:
+        connection.execute("create table headway_notes (x)")
+    with pytest.raises(sqlite3.OperationalError, match="headway_notes already exists"):
+        open_file(Location(path=old))
+    assert tables(old) == (1, ("headway_notes",))
+
+
+def test_an_old_file_and_a_new_one_have_the_same_tables(old: Path, tmp_path: Path) -> None:
+    def schema(path: Path) -> set[str]:
+        with closing(open_file(Location(path=path))) as connection:
+            rows = connection.execute("select sql from sqlite_master where sql is not null")
+            return {" ".join(sql.split()) for (sql,) in rows}
+
+    assert schema(old) == schema(tmp_path / "new.db")

@@ -1,0 +1,495 @@
+"""`headway documents` on a real file, through its front door."""
+
+import json
+import os
+import pty
+import signal
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headway.core.errors import ConfigurationError
+from headway.core.travel import instant
+from tests.cli.shops import NASTY, ShopFile
+
+COMMAND = (sys.executable, "-m", "headway.apps.cli", "documents")
+GONE = "failed_max_retries"
+HOUR, DAY = timedelta(hours=1), timedelta(days=1)
+SERVICES = """
+from headway import Lifecycle, Service
+
+embedding = Service(
+    "embedding", lifecycles=[Lifecycle("chunks", flag="embedding_generated", max_attempts=5)]
+)
+"""
+
+
+class Office(ShopFile):
+    """A file with documents in it."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.work()  # which makes the file
+
+    def ago(self, age: timedelta) -> str:
+        return instant(datetime.now(UTC) - age)
+
+    def give_up(self, *ids: str, collection: str = "messages", error: str = "KeyError") -> None:
+        body = {
+            "status": GONE,
+            "attemptCount": 3,
+            "lastAttemptTime": self.ago(2 * HOUR),
+            "lastOperation": "sweep-2:x",
+            "sweepGeneration": 2,
+            "lastError": {"type": error, "message": "no subject", "at": self.ago(2 * HOUR)},
+            "givenUpAt": self.ago(HOUR),
+        }
+        with sqlite3.connect(self.path) as file:
+            file.executemany(
+                "insert or replace into headway_documents (collection, id, body) values (?, ?, ?)",
+                [(collection, one, json.dumps({"_id": one, **body})) for one in ids],
+            )
+        file.close()
+
+    def get(self, one: str, collection: str = "messages") -> Any:
+        (found,) = [each for each in self.documents(collection) if each["_id"] == one]
+        return found
+
+    def ids(self, collection: str = "messages") -> list[str]:
+        return sorted(each["_id"] for each in self.documents(collection))
+
+    def json(self, *words: str) -> Any:
+        done = self("documents", *words, "--json")
+        assert done.exit_code == 0, done.output
+        return json.loads(done.stdout)
+
+
+@pytest.fixture
+def office(tmp_path: Path) -> Office:
+    return Office(tmp_path)
+
+
+@pytest.fixture
+def ctrl_c() -> Iterator[None]:
+    """Ctrl-C reaches what the test starts, even if the tests run where it is ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def fill(office: Office) -> None:
+    """Put one document of every kind."""
+    office.put("messages", "lost", status="pending", attemptCount=0, lastAttemptTime=None)
+    office.put("messages", "new", status="pending", createdAt=office.ago(timedelta(seconds=5)))
+    office.put(
+        "messages",
+        "dead",
+        status="pending",
+        attemptCount=1,
+        lastAttemptTime=office.ago(3 * DAY),
+    )
+    office.put(
+        "messages",
+        "soon",
+        status="failed",
+        attemptCount=2,
+        lastAttemptTime=office.ago(HOUR / 60),
+        lastError={"type": "TimeoutError", "message": "30 s"},
+    )
+    office.put("messages", "done", status="processed")
+    office.give_up("gone")
+
+
+def test_stuck_shows_what_a_sweep_would_do_and_a_line_by_reason(office: Office) -> None:
+    fill(office)
+    done = office("documents", "stuck", "messages")
+    assert done.exit_code == 0
+    lines = done.stdout.splitlines()
+    assert lines[0] == "Stuck, the oldest first (3)"
+    assert [line.split("  ")[0] for line in lines[3:6]] == ["lost", "dead", "soon"]
+    assert "requeue it now" in lines[3]
+    assert "1 of 3" in lines[4]
+    assert "3 d ago" in lines[4]
+    assert "wait 9 min: backoff" in lines[5] or "wait 8 min: backoff" in lines[5]
+    assert "Given up (1)" in lines
+    assert "KeyError: no subject" in done.stdout
+    assert "     2 stuck: the next sweep requeues them" in lines
+    assert "     1 stuck: they wait for their backoff" in lines
+    assert "     1 given up: 1 KeyError" in lines
+    assert "     1 new: never attempted, and too young to be called stuck" in lines
+    assert "headway documents reset messages --all" in done.stdout
+    assert "done" not in done.stdout.split()
+
+
+def test_stuck_as_json_has_the_documented_fields(office: Office) -> None:
+    fill(office)
+    found = {each["_id"]: each for each in office.json("stuck", "messages")}
+    assert set(found) == {"lost", "dead", "soon", "gone"}
+    soon = found["soon"]
+    assert (soon["status"], soon["attemptCount"], soon["maxAttempts"]) == ("failed", 2, 3)
+    assert (soon["sweep"], soon["why"]) == ("leave", "backoff")
+    assert soon["due"] > soon["lastAttemptTime"]
+    assert soon["lastError"] == {"type": "TimeoutError", "message": "30 s"}
+    assert (found["gone"]["why"], found["gone"]["due"]) == ("given up", None)
+    assert found["dead"]["sweep"] == "requeue"
+
+
+def test_settings_and_declared_lifecycles_decide_what_is_stuck(
+    office: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (office.folder / "declared.py").write_text(SERVICES)
+    monkeypatch.chdir(office.folder)
+    monkeypatch.syspath_prepend(office.folder)
+    monkeypatch.delitem(sys.modules, "declared", raising=False)
+    at = office.ago(2 * HOUR)
+    office.put(
+        "chunks",
+        "c",
+        attemptCount=3,
+        embedding_generated=False,
+        lastFailedAt=at,
+        lastAttemptTime=at,
+    )
+    office.put("chunks", "ok", attemptCount=1, embedding_generated=True, lastAttemptTime=at)
+    office.put("threads", "t", status="pending", attemptCount=1, lastAttemptTime=at)
+
+    def ask(*words: str) -> list[tuple[str, int]]:
+        return [(each["_id"], each["maxAttempts"]) for each in office.json("stuck", *words)]
+
+    assert ask("chunks") == []  # by their status, a worker may have them
+    assert ask("chunks", "--service", "declared:embedding") == [("c", 5)]
+    refused = office("documents", "stuck", "chnks", "--service", "declared:embedding")
+    assert "did you mean chunks?" in str(refused.exception)
+    assert ask("threads") == []
+    monkeypatch.setenv("RETRY_JOB_STUCK_THRESHOLD_HOURS", "1")
+    assert ask("threads") == [("t", 5)]
+    monkeypatch.setenv("HEADWAY_SERVICES", "declared")
+    assert ask("chunks") == [("c", 5)]
+    assert ask("threads") == [("t", 5)]  # of which these services say nothing
+
+
+def test_a_collection_that_is_not_there_is_said(office: Office) -> None:
+    done = office("documents", "stuck", "mesages")
+    assert done.stdout == "There is no document in mesages: is that its name?\n"
+    office.put("messages", "done", status="processed")
+    done = office("documents", "stuck", "messages")
+    assert done.stdout == "Nothing in messages is stuck, and nothing was given up.\n"
+
+
+def test_a_reset_shows_first_and_then_lets_them_begin_anew(office: Office) -> None:
+    office.give_up("a", "b")
+    office.give_up("c", error="OSError")
+    dry = office("documents", "reset", "messages", "--error", "KeyError", "--dry-run")
+    assert dry.stdout.splitlines()[0] == "2 of 2 documents of messages would be reset to pending"
+    assert dry.stdout.splitlines()[-1] == "Nothing was changed: this was a dry run."
+    assert {each["status"] for each in office.documents("messages")} == {GONE}
+    done = office("documents", "reset", "messages", "--error", "KeyError", "--at", "2h")
+    assert done.exit_code == 0
+    assert "2 of 2 documents of messages reset to pending" in done.stdout
+    found = office.get("a")
+    assert (found["status"], found["attemptCount"], found["lastAttemptTime"]) == (
+        "pending",
+        0,
+        None,
+    )
+    assert (found["lastOperation"], found["sweepGeneration"]) == (None, 2)
+    ahead = datetime.fromisoformat(found["retryAt"]) - datetime.now(UTC)
+    assert timedelta(minutes=115) < ahead <= 2 * HOUR
+    assert office.get("c")["status"] == GONE
+    again = office("documents", "reset", "messages", "--error", "KeyError")
+    assert "There is no such document in messages: status=" in again.stdout
+
+
+def test_what_is_refused_or_not_there_is_named_and_the_exit_code_is_1(office: Office) -> None:
+    fill(office)
+    done = office("documents", "reset", "messages", "gone", "dead", "done", "nobody")
+    assert done.exit_code == 1
+    lines = done.stdout.splitlines()
+    assert lines[0] == "1 of 1 document of messages reset to pending"
+    assert lines[1].startswith("  dead was refused: it is pending")
+    assert lines[2].startswith("  done was refused: it is processed")
+    assert lines[3] == "  nobody is not in messages"
+
+
+def test_a_change_of_nothing_in_particular_is_refused(office: Office) -> None:
+    office.give_up("a")
+    for verb in ("reset", "purge", "archive", "restore"):
+        done = office("documents", verb, "messages")
+        assert isinstance(done.exception, ConfigurationError)
+        assert "not said which documents are meant" in str(done.exception)
+    assert office.get("a")["status"] == GONE
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("reset", "messages", "a", "--at", "soon"), "--at 'soon' is not accepted"),
+        (("reset", "messages", "--status", "faild"), "--status 'faild' is not accepted"),
+        (("retry", "messages", "a", "--at", "2000-01-01"), "that was before now"),
+        (("stuck", "messages", "--service", "no_such:thing"), "no module 'no_such'"),
+    ],
+)
+def test_what_cannot_be_read_is_refused(office: Office, words: tuple[str, ...], why: str) -> None:
+    office.give_up("a")
+    done = office("documents", *words)
+    assert isinstance(done.exception, ConfigurationError)
+    assert why in str(done.exception)
+    assert (done.stdout, office.get("a")["status"]) == ("", GONE)
+
+
+def test_a_retry_schedules_and_refuses_what_has_no_attempts_left(office: Office) -> None:
+    fill(office)
+    done = office("documents", "retry", "messages", "soon", "gone", "--at", "now")
+    assert done.exit_code == 1
+    assert "1 of 1 document of messages scheduled" in done.stdout
+    assert "gone was refused: it has no attempts left: reset it" in done.stdout
+    (soon,) = [each for each in office.json("stuck", "messages") if each["_id"] == "soon"]
+    assert (soon["sweep"], soon["attemptCount"]) == ("requeue", 2)
+
+
+def test_an_export_is_json_lines_with_every_field(office: Office, tmp_path: Path) -> None:
+    fill(office)
+    printed = office("documents", "export", "messages", "--status", GONE, "--status", "failed")
+    found = [json.loads(line) for line in printed.stdout.splitlines()]
+    assert [each["_id"] for each in found] == ["gone", "soon"]
+    assert found[0] == office.get("gone")
+    target = tmp_path / "all.jsonl"
+    done = office("documents", "export", "messages", "--output", str(target))
+    assert done.exit_code == 0
+    assert [json.loads(line)["_id"] for line in target.read_text().splitlines()] == office.ids()
+    refused = office.typed("documents", "export", "messages", "--output", "all.jsonl")
+    assert (refused.returncode, "--force" in refused.stderr) == (2, True)
+    assert [path.name for path in tmp_path.iterdir() if "jsonl" in path.name] == [target.name]
+
+
+def test_a_purge_asks_and_without_a_terminal_it_refuses(office: Office) -> None:
+    office.give_up("a", "b")
+    done = office.typed("documents", "purge", "messages", "--all")
+    assert done.returncode == 2
+    assert "2 documents of messages would be removed for good" in done.stderr
+    assert "--yes" in done.stderr
+    assert office.ids() == ["a", "b"]
+    assert office.json("history") == []
+
+
+@pytest.mark.parametrize("yes", ["--yes", "--confirm"])
+def test_a_purge_removes_what_was_given_up_and_nothing_else(office: Office, yes: str) -> None:
+    fill(office)
+    there = office.ids()
+    done = office("documents", "purge", "messages", "dead", "soon", yes)
+    assert (done.exit_code, office.ids()) == (1, there)
+    assert done.stdout.count("it was not given up: sweeps try it again by themselves") == 2
+    done = office("documents", "purge", "messages", "--all", yes)
+    assert done.exit_code == 0
+    assert "1 of 1 document of messages removed for good" in done.stdout
+    assert office.ids() == [one for one in there if one != "gone"]
+
+
+@pytest.mark.parametrize(("answer", "left"), [(b"y\n", 0), (b"n\n", 2)])
+def test_a_person_at_a_terminal_sees_what_is_meant_and_is_asked(
+    office: Office, answer: bytes, left: int
+) -> None:
+    office.give_up("mail-a", "mail-b")
+    outer, inner = pty.openpty()
+    with subprocess.Popen(
+        [*COMMAND, "purge", "messages", "--all"],
+        stdin=inner,
+        stdout=inner,
+        stderr=inner,
+        cwd=office.folder,
+    ) as process:
+        os.close(inner)
+        asked = b""
+        while b"[y/N]" not in asked:
+            asked += os.read(outer, 1000)
+        os.write(outer, answer)
+        code = process.wait(timeout=60)
+    os.close(outer)
+    assert b"mail-a" in asked
+    assert b"KeyError" in asked
+    assert b"Remove 2 documents of messages for good?" in asked
+    assert (code, len(office.ids())) == (0 if left == 0 else 1, left)
+    assert len(office.json("history")) == (left == 0)
+
+
+def test_what_is_archived_can_be_brought_back(office: Office) -> None:
+    office.give_up("a", "b")
+    done = office("documents", "archive", "messages", "a")
+    assert "1 of 1 document of messages moved to messages_dead_letter" in done.stdout
+    assert (office.ids(), office.ids("messages_dead_letter")) == (["b"], ["a"])
+    done = office("documents", "restore", "messages", "--all", "--dry-run")
+    assert "would be brought back from messages_dead_letter" in done.stdout
+    done = office("documents", "restore", "messages", "--all")
+    assert "1 of 1 document of messages brought back from messages_dead_letter" in done.stdout
+    assert office.ids("messages_dead_letter") == []
+    assert office.get("a")["status"] == "pending"
+    assert (office.get("a")["attemptCount"], office.get("b")["status"]) == (0, GONE)
+
+
+def test_the_history_says_who_did_what(office: Office) -> None:
+    assert "Nobody has changed documents here yet" in office("documents", "history").stdout
+    office.give_up("a", "b")
+    office("documents", "archive", "messages", "a")
+    office("documents", "reset", "messages", "--all")
+    office("documents", "reset", "messages", "--all", "--dry-run")
+    newest, oldest = office.json("history")
+    assert (newest["what"], newest["selection"]) == ("reset", f"all status={GONE}")
+    assert (oldest["what"], oldest["ids"], oldest["outcome"]) == ("archive", ["a"], "complete")
+    assert "@" in newest["who"]
+    lines = office("documents", "history").stdout.splitlines()
+    assert lines[0].split() == ["when", "who", "what", "collection", "documents", "which"]
+    assert "1 of 1" in lines[2]
+    assert len(office.json("history", "--limit", "1")) == 1
+
+
+def test_a_change_leaves_a_record_where_nobody_sits_at_a_terminal(office: Office) -> None:
+    office.give_up("a")
+    done = office.typed("documents", "reset", "messages", "a")
+    record = json.loads(done.stderr)
+    assert record["logger"] == "headway.operator"
+    assert (record["change"], record["collection"], record["documents"]) == ("reset", "messages", 1)
+    assert "@" in record["operator"]
+
+
+def test_nothing_in_a_document_speaks_to_the_terminal(office: Office) -> None:
+    office.put(
+        "messages",
+        NASTY,
+        status="failed",
+        attemptCount=1,
+        lastError={"type": NASTY, "message": NASTY},
+    )
+    office.give_up(NASTY + "2", error=NASTY)
+    for words in (
+        ("stuck", "messages"),
+        ("stuck", "messages", "--json"),
+        ("export", "messages"),
+        ("reset", "messages", "--all", "--dry-run"),
+        ("purge", "messages", NASTY),
+        ("reset", "messages", NASTY + "2"),
+        ("history",),
+    ):
+        said = office("documents", *words).stdout
+        assert said
+        assert [one for one in said if not one.isprintable() and one != "\n"] == [], words
+
+
+INTERRUPTED = """
+import os, sys
+from headway.adapters.sqlite.desk import SqliteDesk
+from headway.apps.cli import main
+
+calls, move = 0, SqliteDesk.move
+
+async def interrupted(*args):
+    global calls
+    calls += 1
+    if calls == 3:
+        os.kill(os.getpid(), SIGNAL)
+    return await move(*args)
+
+SqliteDesk.move = interrupted
+sys.argv[1:1] = ["documents", "archive", "messages", "--all"]
+main()
+"""
+
+
+def interrupt(office: Office, by: signal.Signals) -> "subprocess.CompletedProcess[str]":
+    """Archive 2000 documents, page by page, and be interrupted at the third of four pages."""
+    office.give_up(*(f"m{n:04}" for n in range(2_000)))
+    return subprocess.run(
+        [sys.executable, "-c", INTERRUPTED.replace("SIGNAL", str(int(by)))],
+        cwd=office.folder,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def complete(office: Office) -> None:
+    """Say the same again, and see that all is done."""
+    left = len(office.ids())
+    done = office("documents", "archive", "messages", "--all")
+    assert f"{left} of {left} documents of messages moved" in done.stdout
+    assert (office.ids(), len(office.ids("messages_dead_letter"))) == ([], 2_000)
+
+
+def test_a_change_that_is_killed_is_seen_and_completed_by_the_next(office: Office) -> None:
+    killed = interrupt(office, signal.SIGKILL)
+    assert (killed.returncode, len(office.ids())) == (-signal.SIGKILL, 1_000)
+    (trace,) = office.json("history")
+    assert (trace["outcome"], trace["chosen"], len(trace["ids"])) == ("intended", 2_000, 100)
+    said = office("documents", "history").stdout
+    assert "? of 2000" in said
+    assert "it was killed, or is going on" in said
+    complete(office)
+
+
+@pytest.mark.usefixtures("ctrl_c")
+def test_ctrl_c_says_how_far_it_got_and_is_noted(office: Office) -> None:
+    stopped = interrupt(office, signal.SIGINT)
+    assert stopped.returncode == 130
+    assert "stopped: 1000 of 2000 documents of messages were moved" in stopped.stderr
+    assert "Traceback" not in stopped.stderr
+    assert len(office.ids()) in {500, 1_000}  # the third page may have been in hand
+    (note,) = office.json("history")
+    assert (note["outcome"], note["done"]) == ("stopped", 1_000)
+    complete(office)
+
+
+MEASURED = """
+import asyncio, re
+from pathlib import Path
+from headway.assembly.engine import open_engine
+from headway.assembly.retrying import CHANCE, CLOCK
+from headway.core.decision import Decision
+from headway.runtime.documents import StoredDocuments
+from headway.runtime.documents_choosing import Choice
+
+def most():
+    return int(re.search(r"VmHWM:\\s+([0-9]+)", Path("/proc/self/status").read_text())[1])
+
+async def main():
+    engine = open_engine()
+    documents = StoredDocuments(engine, CLOCK, CHANCE)
+    for collection, size in ("few", 1_000), ("many", 10_000):
+        assert (await documents.stuck(collection)).given_up == size
+        async for _ in documents.export(collection, Choice()):
+            pass
+        report = await documents.decide(Decision.RESET, collection, Choice(everything=True))
+        assert report.done == size
+        print(most())
+    await engine.close()
+
+asyncio.run(main())
+"""
+
+
+def test_ten_thousand_documents_take_no_more_memory_than_one_thousand(office: Office) -> None:
+    """Documents of 2 kB: nine thousand more of them would be 18 MB more."""
+    body = {"status": GONE, "attemptCount": 3, "text": "x" * 2_000}
+    rows = [("few", f"m{n:05}") for n in range(1_000)]
+    rows += [("many", f"m{n:05}") for n in range(10_000)]
+    with sqlite3.connect(office.path) as file:
+        file.executemany(
+            "insert into headway_documents (collection, id, body) values (?, ?, ?)",
+            ((collection, one, json.dumps({"_id": one, **body})) for collection, one in rows),
+        )
+    file.close()
+    done = subprocess.run(
+        [sys.executable, "-c", MEASURED],
+        cwd=office.folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    few, many = map(int, done.stdout.split())
+    assert many - few < 4_000, f"{many - few:,} kB more"

@@ -1,0 +1,344 @@
+"""`headway sweep` on a real file, through its front door."""
+
+import json
+import os
+import pty
+import re
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from headway.apps.cli.commands import app
+from headway.apps.cli.refusals import said_in_one_line
+from tests.cli.shops import ShopFile
+
+MODULE = """
+from headway import Service
+
+parsing, mailing = Service("parsing"), Service("mailing")
+
+@parsing.on("ArchiveIngested", documents=("archives", "archive_ids"), rebuild=lambda d: {
+    "archive_ids": [d["_id"]], "source": d["source"],
+})
+async def parse(event, work): ...
+
+@parsing.on("JSONParsed", documents=("messages", "message_ids"))
+async def chunk(event, work): ...
+
+@mailing.on("Welcome")
+async def welcome(event, work): ...
+"""
+OVER = "they are over the limit of one run, and come in later ones"
+LAST_YEAR = "2020-01-01T00:00:00Z"
+
+
+class SweepShop(ShopFile):
+    """A file with stuck documents, and a module with services."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.module = f"shop_{folder.name.replace('-', '_')}"
+        (folder / f"{self.module}.py").write_text(MODULE)
+        self.work()  # a service was started, so the file is there
+
+    def stuck(self, collection: str, count: int) -> None:
+        """Write documents that failed last year."""
+        given = {"status": "failed", "attemptCount": 1, "lastAttemptTime": LAST_YEAR}
+        ids = [f"{collection[0]}{number:04}" for number in range(count)]
+        with sqlite3.connect(self.path) as file:
+            file.executemany(
+                "insert into headway_documents (collection, id, body) values (?, ?, ?)",
+                [(collection, one, json.dumps({"_id": one, **given})) for one in ids],
+            )
+        file.close()
+
+    def sweep(self, *words: str) -> Result:
+        """Run the command in this process."""
+        sweep = ["sweep", f"{self.module}:parsing", "--bus", self.url, *words]
+        return CliRunner().invoke(app, sweep, catch_exceptions=False)
+
+    def started(self, *words: str, **more: Any) -> "subprocess.Popen[str]":
+        """Start the command as a process of its own."""
+        return subprocess.Popen(
+            [sys.executable, "-m", "headway.apps.cli", "sweep", *words],
+            env={"PATH": "/usr/bin:/bin", "COLUMNS": "100", "HOME": "/", **more.pop("env", {})},
+            cwd=self.folder,
+            text=True,
+            **{"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **more},
+        )
+
+    def ended(self, *words: str, env: Mapping[str, str] | None = None) -> tuple[int, str, str]:
+        process = self.started(*words, env=env or {})
+        out, err = process.communicate(timeout=60)
+        return process.returncode, out, err
+
+    def queued(self) -> list[str]:
+        with sqlite3.connect(self.path) as file:
+            found = file.execute("select operation from headway_items").fetchall()
+        file.close()
+        return sorted(operation for (operation,) in found)
+
+    def status(self, collection: str) -> dict[str, tuple[Any, Any]]:
+        return {
+            each["_id"]: (each.get("status"), each.get("attemptCount"))
+            for each in self.documents(collection)
+        }
+
+
+@pytest.fixture
+def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SweepShop]:
+    shop = SweepShop(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    path = list(sys.path)
+    yield shop
+    sys.path[:] = path
+    sys.modules.pop(shop.module, None)
+
+
+def test_one_sweep_sends_what_is_due_and_says_so(shop: SweepShop) -> None:
+    shop.stuck("messages", 2)
+    shop.put("messages", "spent", status="failed", attemptCount=3, lastAttemptTime=LAST_YEAR)
+    now = datetime.now(UTC).isoformat()
+    shop.put("messages", "waits", status="failed", attemptCount=2, lastAttemptTime=now)
+    shop.put("archives", "a", status="pending", source="mail")
+    done = shop.sweep("--once")
+    assert done.exit_code == 0
+    heading, _, archives, messages = done.stdout.splitlines()
+    assert re.split(r"\s{2,}", heading.strip()) == [
+        "collection", "stuck", "requeued", "backoff", "in hand", "given up", "errors",
+    ]  # fmt: skip
+    assert archives.split() == ["archives", "0", "1", "0", "0", "0", "0"]
+    assert messages.split() == ["messages", "1", "2", "1", "0", "1", "0"]
+    assert shop.queued() == [
+        "sweep-1:archives:a",
+        "sweep-1:messages:m0000",
+        "sweep-1:messages:m0001",
+    ]
+    assert shop.status("messages")["spent"] == ("failed_max_retries", 3)
+    assert "Sweep ended in" in done.stderr
+    assert "Document spent of messages has had all its attempts" in done.stderr
+
+
+def test_for_machines_each_run_is_a_list(shop: SweepShop) -> None:
+    shop.stuck("messages", 3)
+    found = json.loads(shop.sweep("--once", "--json", "--limit", "2").stdout)
+    assert found[1] == {
+        "collection": "messages",
+        "stuck": 1,
+        "failed_max_retries": 0,
+        "requeued": 2,
+        "skipped": {"held_back": 1},
+        "given_up": 0,
+        "held_back": 1,
+        "errors": {},
+    }
+    assert found[0]["collection"] == "archives"
+
+
+def test_only_one_collection(shop: SweepShop) -> None:
+    shop.stuck("messages", 1)
+    shop.put("archives", "a", status="pending", source="mail")
+    found = json.loads(shop.sweep("--once", "--json", "--collection", "archives").stdout)
+    assert [one["collection"] for one in found] == ["archives"]
+    assert shop.queued() == ["sweep-1:archives:a"]
+
+
+def test_a_run_with_an_error_exits_with_1_and_says_which(shop: SweepShop) -> None:
+    shop.put("archives", "bad", status="pending")
+    shop.stuck("messages", 1)
+    done = shop.sweep("--once")
+    assert done.exit_code == 1
+    assert "1 KeyError" in done.stdout
+    assert "No ArchiveIngested that its handler accepts can be made of 1 documents" in done.stderr
+    assert shop.queued() == ["sweep-1:messages:m0000"]
+    assert shop.status("archives") == {"bad": ("pending", None)}
+
+
+def test_a_dry_run_changes_nothing_and_says_what_would_happen(shop: SweepShop) -> None:
+    shop.stuck("messages", 7)
+    shop.put("messages", "spent", status="failed", attemptCount=3, lastAttemptTime=LAST_YEAR)
+    soon = (datetime.now(UTC) + timedelta(hours=2)).isoformat()
+    shop.put("messages", "later", status="failed", attemptCount=1, retryAt=soon)
+    shop.put("archives", "bad", status="pending")
+    before = shop.path.read_bytes()
+    done = shop.sweep("--dry-run", "--limit", "6")
+    assert done.exit_code == 0
+    assert shop.path.read_bytes() == before
+    assert done.stdout.splitlines() == [
+        "archives: 0 documents would be requeued, 0 given up; 1 are stuck",
+        "       1 leave alone, because no event can be made of them (KeyError: 'source'): bad",
+        "messages: 6 documents would be requeued, 1 given up; 9 are stuck",
+        "       6 requeue: m0006, m0005, m0004, m0003, m0002, ...",
+        "       1 give up: spent",
+        f"       1 leave alone, because {OVER}: m0000",
+        "       1 leave alone, because a person said when: later",
+        "  the limit of one run is 6 now: see RETRY_JOB_LIMIT",
+    ]
+    found = json.loads(shop.sweep("--dry-run", "--json", "--collection", "messages").stdout)
+    assert found[0]["requeue"] == {"count": 7, "first": [f"m000{n}" for n in (6, 5, 4, 3, 2)]}
+    assert found[0]["give_up"] == {"count": 1, "first": ["spent"]}
+    assert found[0]["skipped"]["scheduled"] == {"count": 1, "first": ["later"]}
+    assert shop.path.read_bytes() == before
+    assert shop.queued() == []
+
+
+def test_ids_from_outside_do_not_speak_to_the_terminal(shop: SweepShop) -> None:
+    shop.put("messages", "\x1b[2Jgone\u202e", status="failed", attemptCount=1)
+    for words in (("--dry-run",), ("--dry-run", "--json"), ("--once",), ("--once", "--json")):
+        said = shop.sweep(*words).stdout
+        assert [one for one in said if not one.isprintable() and one != "\n"] == []
+
+
+REFUSED: dict[str, tuple[list[str], dict[str, str], str]] = {
+    "no services": (["--once"], {}, "name services as MODULE:SERVICE, or set HEADWAY_SERVICES"),
+    "nothing to sweep": (["{module}:mailing"], {}, "there is nothing to sweep"),
+    "a collection that is none": (
+        ["{module}:parsing", "--collection", "mesages"],
+        {},
+        "did you mean 'messages'?",
+    ),
+    "a setting": (
+        ["{module}:parsing"],
+        {"RETRY_JOB_INTERVAL_SECONDS": "soon"},
+        "RETRY_JOB_INTERVAL_SECONDS='soon' is not accepted",
+    ),
+    "a setting that is misspelt": (
+        ["{module}:parsing"],
+        {"RETRY_JOB_INTERVALL": "9"},
+        "did you mean RETRY_JOB_INTERVAL_SECONDS?",
+    ),
+    "a file that is not there": (
+        ["{module}:parsing", "--bus", "sqlite:///nowhere.db"],
+        {},
+        "there is no such file",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_what_cannot_begin_is_one_line_and_exit_code_2(
+    shop: SweepShop, what: str, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    words, settings, cure = REFUSED[what]
+    for name, value in settings.items():
+        monkeypatch.setenv(name, value)
+    given = [word.replace("{module}", shop.module) for word in words]
+    with pytest.raises(SystemExit) as end, said_in_one_line():
+        CliRunner().invoke(app, ["sweep", *given], catch_exceptions=False)
+    assert end.value.code == 2
+    said = capsys.readouterr().err
+    assert said.startswith("headway: ")
+    assert cure in said
+    assert len(said.splitlines()) == 1
+
+
+def test_in_a_container_the_services_come_from_the_environment(shop: SweepShop) -> None:
+    shop.stuck("messages", 2)
+    code, out, err = shop.ended("--once", env={"HEADWAY_SERVICES": f"{shop.module}:parsing"})
+    assert (code, "messages" in out) == (0, True), err
+    assert shop.queued() == ["sweep-1:messages:m0000", "sweep-1:messages:m0001"]
+    last = json.loads(err.splitlines()[-1])
+    assert (last["status"], last["requeued"]) == ("success", 2)
+
+
+def test_it_sweeps_at_every_interval_until_it_is_told_to_stop(shop: SweepShop) -> None:
+    shop.stuck("messages", 1)
+    process = shop.started(
+        shop.module + ":parsing", "--json", env={"RETRY_JOB_INTERVAL_SECONDS": "1"}
+    )
+    try:
+        assert process.stdout is not None
+        first = json.loads(process.stdout.readline())
+        assert first[1]["requeued"] == 1
+        shop.put("messages", "more", status="failed", attemptCount=1, lastAttemptTime=LAST_YEAR)
+        for _ in range(20):
+            if json.loads(process.stdout.readline())[1]["requeued"]:
+                break
+        else:
+            pytest.fail("it never came again")
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=30) == 0
+    finally:
+        process.kill()
+        process.communicate()
+    with sqlite3.connect(shop.path) as file:
+        held = file.execute("select name from headway_leases").fetchall()
+    file.close()
+    assert ("sweep/leader",) not in held
+
+
+def test_a_person_at_a_terminal_sees_a_bar_and_can_stop_it(shop: SweepShop) -> None:
+    shop.stuck("messages", 700)
+    control, terminal = pty.openpty()
+    process = shop.started(
+        shop.module + ":parsing",
+        "--once",
+        env={"RETRY_JOB_RATE_PER_SECOND": "400", "TERM": "xterm"},
+        stdout=terminal,
+        stderr=terminal,
+        stdin=terminal,
+    )
+    os.close(terminal)
+    said = ""
+    try:
+        deadline = time.monotonic() + 60
+        while "500/700" not in said:
+            assert time.monotonic() < deadline, said
+            said += os.read(control, 4096).decode(errors="replace")
+        process.send_signal(signal.SIGINT)
+        while True:
+            try:
+                more = os.read(control, 4096).decode(errors="replace")
+            except OSError:
+                break
+            if not more:
+                break
+            said += more
+        assert process.wait(timeout=30) == 130, said
+    finally:
+        process.kill()
+        process.wait()
+        os.close(control)
+    assert "stopped: what is not in the table is as it was" in said
+    sent = len(shop.queued())
+    assert 500 <= sent <= 700
+    attempts = [count for _, count in shop.status("messages").values()]
+    assert attempts.count(2) == sent
+
+
+def test_a_worker_can_sweep_when_it_starts(shop: SweepShop) -> None:
+    shop.put("archives", "a", status="pending", source="mail")
+    process = subprocess.Popen(
+        [
+            sys.executable,
+            "-m",
+            "headway.apps.cli",
+            "run",
+            shop.module + ":parsing",
+            "--requeue-at-start",
+        ],
+        env={"PATH": "/usr/bin:/bin", "HOME": "/"},
+        cwd=shop.folder,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        deadline = time.monotonic() + 60
+        while shop.status("archives")["a"][0] != "processed":
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=30) == 0
+    finally:
+        process.kill()
+        process.communicate()
+    assert shop.status("archives") == {"a": ("processed", 1)}

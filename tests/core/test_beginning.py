@@ -1,0 +1,159 @@
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headway.core.beginning import (
+    Beginning,
+    How,
+    begun,
+    sweep_generation,
+    sweep_operation,
+)
+from headway.core.lifecycle import Lifecycle, State
+from headway.core.travel import instant
+from headway.core.writes import Document
+from tests.core.documents import DOCUMENTS, HOUR, NOW, ago, modest
+
+PLAIN = Lifecycle("docs")
+LEASED = Lifecycle("docs", lease=HOUR)
+FIRST = Beginning(lifecycle=PLAIN, ids=("1",), operation="first", now=NOW)
+OURS = replace(FIRST, lifecycle=LEASED, token="ours")
+
+
+def test_the_operation_of_a_sweep_names_its_document_and_its_generation() -> None:
+    assert sweep_operation("docs", "käse", 3) == "sweep-3:docs:käse"
+    long = sweep_operation("docs", "x" * 200, 3)
+    assert len(long) < 100
+    assert long != sweep_operation("docs", "x" * 201, 3)
+    assert sweep_generation(long) == 3
+
+
+@modest
+@given(st.text(min_size=1), st.text(), st.integers(0, 1_000_001))
+def test_the_generation_of_an_operation_is_read_back(
+    collection: str, one: str, generation: int
+) -> None:
+    operation = sweep_operation(collection, one, generation)
+    assert sweep_generation(operation) == generation
+    assert len(operation.encode()) <= 170
+
+
+@pytest.mark.parametrize("operation", ["order-17", "", "sweep-", "sweep-x:a", "a sweep-2:b", "2"])
+def test_other_operations_are_of_no_sweep(operation: str) -> None:
+    assert sweep_generation(operation) == 0
+
+
+def test_a_beginning_counts_once_for_each_operation() -> None:
+    document: Document = {"_id": "1", "own": 1}
+    for operation, attempts in (("a", 1), ("a", 1), ("b", 2), ("b", 2), ("a", 3)):
+        answer = begun(document, replace(FIRST, operation=operation))
+        assert answer.how is How.BEGUN
+        assert answer.document == {
+            "_id": "1", "own": 1, "attemptCount": attempts, "lastOperation": operation,
+            "lastAttemptTime": instant(NOW),
+        }  # fmt: skip
+        document = answer.document
+
+
+@pytest.mark.parametrize(
+    ("document", "operation", "deliberate", "expected"),
+    [
+        ({"status": "pending"}, "first", False, How.BEGUN),
+        ({"status": "failed"}, "first", False, How.BEGUN),
+        ({"status": "archived"}, "first", False, How.BEGUN),
+        ({"status": ["odd"]}, "first", False, How.BEGUN),
+        ({"status": "processed"}, "first", False, How.OVER),
+        ({"status": "processed"}, "first", True, How.OVER),
+        ({"status": "processed", "lastOperation": "first"}, "first", False, How.OVER),
+        ({"status": "failed_max_retries"}, "first", False, How.OVER),
+        ({"status": "failed_max_retries"}, "first", True, How.BEGUN),
+        ({"status": "failed_max_retries", "lastOperation": "first"}, "first", False, How.BEGUN),
+        ({"sweepGeneration": 2}, "first", False, How.OVER),
+        ({"sweepGeneration": 2}, "first", True, How.BEGUN),
+        ({"sweepGeneration": 2}, "sweep-1:docs:1", False, How.OVER),
+        ({"sweepGeneration": 2}, "sweep-2:docs:1", False, How.BEGUN),
+        ({"sweepGeneration": 2}, "sweep-3:docs:1", False, How.BEGUN),
+        ({"sweepGeneration": "two"}, "first", False, How.BEGUN),
+    ],
+)
+def test_what_comes_too_late_is_over(
+    document: Document,
+    operation: str,
+    deliberate: bool,  # noqa: FBT001 (pytest gives it)
+    expected: How,
+) -> None:
+    given_document = {"_id": "1", **document}
+    beginning = replace(FIRST, operation=operation, deliberate=deliberate)
+    answer = begun(given_document, beginning)
+    assert answer.how is expected
+    if expected is How.OVER:
+        assert answer.document == given_document
+
+
+@pytest.mark.parametrize("status", ["failed", "failed_max_retries"])
+def test_what_begins_again_is_pending_again(status: str) -> None:
+    answer = begun({"_id": "1", "status": status}, replace(FIRST, deliberate=True))
+    assert PLAIN.state(answer.document) is State.PENDING
+
+
+def test_a_beginning_ends_the_claim_of_its_event() -> None:
+    claim = {"claimToken": "t", "claimUntil": ago(-HOUR), "claimBefore": {"status": None}}
+    answer = begun({"_id": "1", **claim}, FIRST)
+    assert [answer.document[field] for field in claim] == [None] * 3
+    assert "claimToken" not in begun({"_id": "1"}, FIRST).document
+
+
+@pytest.mark.parametrize(
+    ("lease", "expected"),
+    [
+        ({}, How.BEGUN),
+        ({"leaseToken": None, "leaseUntil": ago(-HOUR)}, How.BEGUN),
+        ({"leaseToken": "ours", "leaseUntil": ago(-HOUR)}, How.BEGUN),
+        ({"leaseToken": "theirs", "leaseUntil": ago(-HOUR)}, How.BUSY),
+        ({"leaseToken": "theirs", "leaseUntil": instant(NOW)}, How.BEGUN),
+        ({"leaseToken": "theirs", "leaseUntil": ago(HOUR)}, How.BEGUN),
+        ({"leaseToken": "theirs", "leaseUntil": "some day"}, How.BEGUN),
+        ({"leaseToken": ["odd"], "leaseUntil": ago(-HOUR)}, How.BUSY),
+    ],
+)
+def test_a_lease_keeps_others_out_until_it_ends(lease: dict[str, Any], expected: How) -> None:
+    document = {"_id": "1", **lease}
+    answer = begun(document, OURS)
+    assert answer.how is expected
+    if expected is How.BUSY:
+        assert answer.document == document
+    else:
+        assert (answer.document["leaseToken"], answer.document["leaseUntil"]) == (
+            "ours", instant(NOW + HOUR)
+        )  # fmt: skip
+    assert begun(document, FIRST).how is How.BEGUN
+
+
+@modest
+@given(
+    DOCUMENTS,
+    st.sampled_from(["first", "sweep-1:docs:1", "sweep-9:docs:1"]),
+    st.booleans(),
+    st.sampled_from([PLAIN, LEASED, Lifecycle("docs", flag="embedded")]),
+)
+def test_every_beginning_has_an_answer_and_changes_nothing_but_what_begins(
+    document: Document,
+    operation: str,
+    deliberate: bool,  # noqa: FBT001 (hypothesis gives it)
+    lifecycle: Lifecycle,
+) -> None:
+    before = dict(document)
+    beginning = Beginning(
+        lifecycle=lifecycle, ids=("1",), operation=operation, now=NOW, token="ours",
+        deliberate=deliberate,
+    )  # fmt: skip
+    answer = begun(document, beginning)
+    assert document == before
+    if answer.how is not How.BEGUN:
+        assert answer.document == document
+        return
+    again = begun(answer.document, beginning)
+    assert (again.how, again.document) == (How.BEGUN, answer.document)

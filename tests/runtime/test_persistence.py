@@ -1,0 +1,49 @@
+"""An engine that is away is asked again and again, and the log is not filled with it."""
+
+import logging
+import re
+from datetime import datetime, timedelta
+
+import pytest
+
+from headway.runtime.persistence import Persistent
+from headway.testing.chance import Seeded
+from headway.testing.clock import VirtualClock
+
+
+class Away:
+    """Does not answer for a minute."""
+
+    def __init__(self, clock: VirtualClock) -> None:
+        self._clock = clock
+        self._back = clock.now() + timedelta(minutes=1)
+        self.asked: list[datetime] = []
+
+    async def __call__(self) -> str:
+        self.asked.append(self._clock.now())
+        if self._clock.now() < self._back:
+            raise ConnectionError("nobody is there")
+        return "here"
+
+
+async def asked(caplog: pytest.LogCaptureFixture) -> Away:
+    clock = VirtualClock()
+    away = Away(clock)
+    with caplog.at_level(logging.WARNING, "headway"):
+        assert await Persistent(clock, Seeded()).ask("open", away) == "here"
+    return away
+
+
+async def test_the_loss_is_said_at_once_and_then_seldom(caplog: pytest.LogCaptureFixture) -> None:
+    await asked(caplog)
+    first, *again, last = [each.getMessage() for each in caplog.records]
+    assert first == "The engine did not open (try 1): nobody is there; trying again until it does"
+    assert len(again) == 1
+    assert re.fullmatch(r"The engine answers again: it did open after \d+ tries", last)
+
+
+async def test_the_waits_grow_from_one_to_the_next(caplog: pytest.LogCaptureFixture) -> None:
+    at = (await asked(caplog)).asked
+    waits = [after - before for before, after in zip(at, at[1:], strict=False)]
+    assert waits[:5] == sorted(waits[:5])
+    assert max(waits) <= timedelta(seconds=5)
