@@ -45,7 +45,7 @@ def test_snippet_runs(snippet: Snippet, tmp_path: Path, request: pytest.FixtureR
         code = code.replace("postgresql://localhost/app", url)
     elif snippet.needs == "rabbitmq":
         url = request.getfixturevalue("rabbitmq_vhost")
-        code = code.replace("amqp://localhost/", url)
+        code = code.replace("amqp://headway:PASSWORD@localhost:5672/shop", url)
     file = tmp_path / "snippet.py"
     file.write_text(code)
     run = subprocess.run(

@@ -34,7 +34,7 @@ async def cut(bus: RabbitBus) -> None:
     done = asyncio.Event()
 
     def abort() -> None:
-        for link in (bus._taker._link, bus._sender._link):
+        for link in (bus._taker.consumers.link, bus._sender._link):
             connection = link._connection
             link._closing = lambda: None
             if connection is not None and connection._transport is not None:

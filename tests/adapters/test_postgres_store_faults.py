@@ -4,7 +4,7 @@ import asyncio
 import itertools
 import random
 from collections.abc import AsyncIterator, Iterator, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 
@@ -12,12 +12,16 @@ import pytest
 
 from headway.adapters.postgres import link
 from headway.adapters.postgres.store import PostgresStore, postgres_store
+from headway.core.beginning import Beginning
 from headway.core.catalogue import EVERYTHING
 from headway.core.errors import ConditionLostError
 from headway.core.failure import Verdict
+from headway.core.lifecycle import Lifecycle
+from headway.core.sweep import Requeue, SweepRule
 from headway.core.travel import Travel
 from headway.core.writes import Add, Increment, InsertNew, Update, Write
 from headway.ports.bus import Delivery
+from headway.ports.candidates import Claim
 from headway.ports.commit import Finish, Outcome, Unit
 from headway.testing.clock import VirtualClock
 from headway.testing.conformance.examples import ORDERS, unit
@@ -31,8 +35,8 @@ NOW = datetime(2026, 1, 17, tzinfo=UTC)
 NUMBERS = itertools.count()
 
 
-def made(operation: str, *writes: Write, **fields: Any) -> Unit:
-    travel = Travel(operation=operation)
+def made(operation: str, *writes: Write, generation: str = "0", **fields: Any) -> Unit:
+    travel = Travel(operation=operation, generation=generation)
     delivery = Delivery(queue=ORDERS.name, body=b"{}", travel=travel, receipt=None)
     return unit(delivery, NOW, writes=writes, **fields)
 
@@ -185,6 +189,55 @@ async def test_two_who_insert_and_count_the_same_lose_nothing(postgres_database:
     assert skipped + len(docs) == 6 * 10 * 6 * 4
     for store in stores:
         await store.close()
+    assert await deadlocks(postgres_database) == 0
+
+
+async def deadlocks(url: str) -> int:
+    """Count them; the sessions that had them have to be closed by now."""
+    async with connected(url) as connection:
+        count: int = await connection.fetchval(
+            "select deadlocks from pg_stat_database where datname = current_database()"
+        )
+    return count
+
+
+async def test_all_who_change_the_same_documents_never_deadlock(postgres_database: str) -> None:
+    stores = [postgres_store(postgres_database, VirtualClock()) for _ in range(2)]
+    draw = random.Random(11)
+    lifecycle = Lifecycle("docs", lease=timedelta(minutes=1))
+    rule = SweepRule(lifecycle=lifecycle)
+    ids = [f"{n}" for n in range(40)]
+    await stores[0].commit([made("first", *(InsertNew("docs", {"_id": one}) for one in ids))])
+
+    async def some(store: PostgresStore, name: str) -> None:
+        documents, sweeping = store.documents, store.sweeping
+        for n in range(8):
+            chosen = draw.sample(ids, 20)
+            found = list((await documents.fetch("docs", chosen)).values())
+            changes = [Update("docs", one, {"x": n}) for one in draw.sample(ids, 20)]
+            await store.commit([made(f"{name}-{n}-{m}", *changes[m::4]) for m in range(4)])
+            await documents.begin(
+                [
+                    Beginning(
+                        lifecycle=lifecycle,
+                        ids=tuple(draw.sample(ids, 5)),
+                        operation=f"{name}-{n}-{m}",
+                        token=name,
+                        now=NOW + timedelta(hours=n),
+                    )
+                    for m in range(4)
+                ]
+            )
+            await documents.renew("docs", dict.fromkeys(draw.sample(ids, 20), name), NOW)
+            claims = [Claim(each, Requeue("o", 1, 1)) for each in found]
+            won = await sweeping.candidates.claim(rule, claims, name, NOW, timedelta(minutes=1))
+            await sweeping.candidates.give_back(rule, draw.sample(sorted(won), len(won)), name)
+            await sweeping.desk.change("docs", found, {"y": n})
+
+    await asyncio.gather(*(some(stores[n % 2], f"w{n}") for n in range(6)))
+    for store in stores:
+        await store.close()
+    assert await deadlocks(postgres_database) == 0
 
 
 async def test_of_many_who_expect_the_same_one_wins(postgres_database: str) -> None:
@@ -208,6 +261,22 @@ async def test_of_many_who_expect_the_same_one_wins(postgres_database: str) -> N
     found = (await stores[0].documents.fetch("docs", ["1"]))["1"]
     assert ([found["owner"]], found["n"]) == (won, 20)
     assert await stores[0].ends.count() == (22, 0)
+    for store in stores:
+        await store.close()
+
+
+async def test_what_many_forget_at_once_is_counted_once(postgres_database: str) -> None:
+    stores = [postgres_store(postgres_database, VirtualClock()) for _ in range(3)]
+    names = [f"{n}" for n in range(30)]
+    for generation in ("0", "first", "second", "third"):
+        units = [made(name, generation=generation, key=f"{name} {generation}") for name in names]
+        await stores[0].commit(units)
+    assert await stores[0].ends.count() == (30, 0)
+    later = NOW + timedelta(hours=1)
+    while any(await asyncio.gather(*(each.records.forget(later, 7) for each in stores * 2))):
+        assert await stores[0].ends.count() == (30, 0)
+    assert await stores[0].ends.count() == (30, 0)
+    assert not await stores[0].ends.where(names)
     for store in stores:
         await store.close()
 
@@ -262,8 +331,9 @@ async def test_a_server_that_says_nothing_any_more_is_noticed(
         (b"select id, body", lambda: store.documents.fetch("log", ["1"])),
     ):
         proxy.when(marker, Fault.HANG_BEFORE)
-        with pytest.raises(ConnectionError, match=r"did not answer within 0\.3 s"):
-            await call()
+        async with asyncio.timeout(5):
+            with pytest.raises(ConnectionError, match=r"did not answer within 0\.3 s"):
+                await call()
     proxy.cut()
     assert [each.outcome for each in await store.commit([run_of("a")])] == [Outcome.COMMITTED]
     await store.close()
@@ -277,8 +347,9 @@ async def test_who_is_cancelled_leaves_nothing_behind(
         task = asyncio.create_task(far.commit([run_of(f"{n}")]))
         await until(partial(_has_fired, rule))
         task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
+        async with asyncio.timeout(5):
+            with pytest.raises(asyncio.CancelledError):
+                await task
         proxy.cut()
         (finish,) = await far.commit([run_of(f"{n}")])
         assert finish.outcome is Outcome.COMMITTED

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from headway.adapters.postgres import candidates, document_rows, documents, selecting
 from headway.adapters.postgres.candidates import IN_ORDER
 from headway.adapters.postgres.link import BEGIN
 from headway.adapters.postgres.views import Index, given_up_id, indexes, question
@@ -68,8 +69,8 @@ async def test_a_view_is_read_without_what_is_not_in_it(
 ) -> None:
     now = whole_second(harness)
     engine = await opened(harness)
-    candidates = sweeping(engine).candidates
-    await candidates.prepare([rule])
+    finder = sweeping(engine).candidates
+    await finder.prepare([rule])
     ends = {"leaseUntil": instant(now), "claimUntil": instant(now)}
     few = {
         "failed": {"status": "failed"},
@@ -112,8 +113,8 @@ async def test_a_view_is_read_without_what_is_not_in_it(
         View.CLAIM_OVER: ["claim over"],
     }
     for view, ids in expected.items():
-        assert await seen(candidates, view, now, rule) == ids
-    tally = await candidates.tally(rule, now)
+        assert await seen(finder, view, now, rule) == ids
+    tally = await finder.tally(rule, now)
     assert (tally.stuck, tally.given_up) == (3, 1)
 
 
@@ -127,10 +128,32 @@ async def looked_up(connection: Any, statement: str, *values: Any) -> None:
     assert node.get("Rows Removed by Filter", 0) == 0, statement
 
 
+async def test_documents_are_locked_in_the_order_of_their_ids(harness: PostgresHarness) -> None:
+    """Else two who change the same ones could wait for each other."""
+    await harness.store().open()
+    ids = [f"{n}" for n in range(1, 4_000)]
+    was = json.dumps({one: {"status": "processed"} for one in ids})
+    now = "jsonb_build_object('status', body -> 'status')"
+    async with connected(harness.url) as connection:
+        await connection.execute(PROCESSED)
+        await connection.execute(BEGIN)
+        for statement, *values in (
+            (document_rows._LOCK, "docs", ids),
+            (document_rows._CHANGE, "docs", ids, was),
+            (documents._RENEW, "docs", ids, "{}", ""),
+            (candidates._PUBLISHED, "docs", ids, "t", "{}"),
+            (selecting._DELETE, "docs", ids),
+            (f"{selecting._DELETE} and {now} = $3::jsonb -> id", "docs", ids, was),
+        ):
+            (node,) = (await plan(connection, statement, *values))["read"][-1:]
+            assert node["Node Type"] == "Index Scan", statement
+            assert node["Index Name"] == "headway_documents_pkey", statement
+
+
 async def test_indexes_are_made_while_others_write(harness: PostgresHarness) -> None:
     now = whole_second(harness)
     engine = await opened(harness)
-    candidates = sweeping(engine).candidates
+    finder = sweeping(engine).candidates
     written: list[str] = []
 
     async def write() -> None:
@@ -138,10 +161,10 @@ async def test_indexes_are_made_while_others_write(harness: PostgresHarness) -> 
             await wrote(harness, engine, InsertNew("docs", old(now, f"{len(written):04}")))
             written.append(f"{len(written):04}")
 
-    made = asyncio.create_task(candidates.prepare([RULE, FLAGGED]))
+    made = asyncio.create_task(finder.prepare([RULE, FLAGGED]))
     await write()
     await made
-    assert await seen(candidates, View.UNMOVED, now) == written
+    assert await seen(finder, View.UNMOVED, now) == written
 
 
 async def valid(harness: PostgresHarness, names: Sequence[str]) -> dict[str, bool]:
@@ -156,7 +179,7 @@ async def valid(harness: PostgresHarness, names: Sequence[str]) -> dict[str, boo
 
 async def test_an_index_that_came_to_no_end_is_made_again(harness: PostgresHarness) -> None:
     now = whole_second(harness)
-    _, candidates = await stuck(harness, old(now))
+    _, finder = await stuck(harness, old(now))
     names = [index.name for index in indexes(RULE.lifecycle)]
     assert await valid(harness, names) == dict.fromkeys(names, True)
     async with connected(harness.url) as connection:
@@ -168,9 +191,9 @@ async def test_an_index_that_came_to_no_end_is_made_again(harness: PostgresHarne
     assert await valid(harness, names) == {
         name: name != names[1] for name in names if name != names[2]
     }
-    await candidates.prepare([RULE])
+    await finder.prepare([RULE])
     assert await valid(harness, names) == dict.fromkeys(names, True)
-    assert await seen(candidates, View.UNMOVED, now) == ["1"]
+    assert await seen(finder, View.UNMOVED, now) == ["1"]
 
 
 def test_names_of_indexes_are_short_and_tell_lifecycles_apart() -> None:
@@ -188,7 +211,7 @@ def test_names_of_indexes_are_short_and_tell_lifecycles_apart() -> None:
 
 async def test_documents_that_nobody_can_read_stop_no_scan(harness: PostgresHarness) -> None:
     now = whole_second(harness)
-    _, candidates = await stuck(harness, old(now))
+    _, finder = await stuck(harness, old(now))
     async with connected(harness.url) as connection:
         for one, deep in (("deep", "[" * 3_000 + "]" * 3_000), ("huge", "9" * 5_000)):
             await connection.execute(
@@ -198,5 +221,5 @@ async def test_documents_that_nobody_can_read_stop_no_scan(harness: PostgresHarn
             )
         with pytest.raises(Exception, match="check constraint"):
             await connection.execute("insert into headway_documents values ('docs', 'x', '[]')")
-    found = await scanned(candidates, View.UNMOVED, now, page=1)
+    found = await scanned(finder, View.UNMOVED, now, page=1)
     assert sorted(each["_id"] for each in found) == ["1", "huge"]

@@ -98,7 +98,7 @@ def test_what_comes_after_a_frame_that_raises_is_not_lost() -> None:
     def fail(_value: Any) -> None:
         raise ConnectionError("pika says no")
 
-    connection._process_frame = fail  # type: ignore[method-assign]
+    connection._process_frame = fail  # type: ignore[assignment]
     rest = delivery(1, b"x")
     with pytest.raises(ConnectionError):
         connection._on_data_available(frame.Heartbeat().marshal() + rest)

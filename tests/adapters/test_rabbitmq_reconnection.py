@@ -6,20 +6,30 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from headway import Event, Service, Work
+from headway.adapters.rabbitmq.connecting import parameters
+from headway.adapters.rabbitmq.consuming import Consumers
 from headway.adapters.rabbitmq.engine import rabbitmq_parts
+from headway.adapters.rabbitmq.link import Link
 from headway.adapters.system.chance import SystemChance
 from headway.adapters.system.clock import SystemClock
 from headway.core.event import encode
+from headway.ports.bus import Done
+from headway.ports.engine import Engine
 from headway.runtime.joined_engine import without_store
 from headway.runtime.observers import Observers
 from headway.runtime.publisher import message_of
 from headway.runtime.worker import Worker
+from headway.testing.conformance.examples import MAILS, ORDERS, message, opened, publish, take
 from headway.testing.proxy import Proxy
 from headway.testing.servers import RabbitMQ
+from tests.adapters.rabbitmq_harness import RabbitBusHarness
+from tests.adapters.test_rabbitmq_reading import OURS, Recording, delivery
 
 QUEUE = "shop.order.placed"
 BACK_WITHIN = 5.0
@@ -30,6 +40,7 @@ class Shop:
     """A worker in this process, and what reached its handler."""
 
     url: str
+    heartbeat: int = 10
     seen: Counter[str] = field(default_factory=Counter)
     published: int = 0
 
@@ -42,7 +53,7 @@ class Shop:
             self.seen[event.event_id] += 1
 
         clock, chance = SystemClock(), SystemChance()
-        self.parts = rabbitmq_parts(self.url, clock, chance)
+        self.parts = rabbitmq_parts(self.url, clock, chance, heartbeat=self.heartbeat)
         worker = Worker(
             [service],
             without_store(self.parts),
@@ -52,7 +63,7 @@ class Shop:
         )
         running = asyncio.create_task(worker.run())
         try:
-            await self.until(lambda: self.parts.bus._taker._channel is not None, 20)
+            await self.until(lambda: self.parts.bus._taker.consumers.channel is not None, 20)
             yield
         finally:
             worker.stop()
@@ -145,6 +156,8 @@ async def test_a_queue_that_is_deleted_is_declared_anew_and_consumed(
             pytest.fail("the worker did not come back to its queue")
         await shop.publish(10)
         await shop.until(lambda: shop.seen[f"order-{shop.published}"] > 0, BACK_WITHIN)
+        source = shop.parts.bus._taker.consumers.sources[QUEUE]
+        assert source.window == source.wanted > 1
 
 
 @pytest.mark.timeout(120)
@@ -153,7 +166,7 @@ async def test_a_connection_of_which_nobody_hears_any_more(
 ) -> None:
     """Half-open: nothing arrives and nothing is refused. Heartbeats find out."""
     with Proxy(*rabbitmq_server.address) as proxy:
-        shop = Shop(f"{proxy.through(rabbitmq_vhost)}?heartbeat=1")
+        shop = Shop(proxy.through(rabbitmq_vhost), heartbeat=1)
         async with shop.working():
             await shop.publish(10)
             await shop.all_seen()
@@ -201,3 +214,168 @@ async def test_a_broker_that_is_killed_and_started_again() -> None:
             await shop.all_seen(15)
             proven = shop.parts.bus._pulse.proven
             await shop.until(lambda: shop.parts.bus._pulse.proven != proven, 15)
+
+
+# Queues that cannot be consumed from
+
+
+@pytest.fixture
+async def harness(rabbitmq_vhost: str) -> AsyncIterator[RabbitBusHarness]:
+    harness = RabbitBusHarness(rabbitmq_vhost)
+    yield harness
+    await harness.close()
+
+
+@pytest.mark.timeout(60)
+async def test_a_queue_that_is_missing_when_it_is_first_asked_for(
+    harness: RabbitBusHarness, rabbitmq_server: RabbitMQ, caplog: pytest.LogCaptureFixture
+) -> None:
+    engine = await opened(harness)
+    rabbitmq_server.delete_queue(harness.url, ORDERS.name)
+    assert not await engine.bus.take([ORDERS.name], 10, 10 * harness.moment)
+    await publish(engine, "a")
+    (taken,) = await take(harness, engine, 1)
+    assert taken.travel.operation == "a"
+    (bus,) = harness.buses
+    assert len(bus._taker.consumers.link._connection._channels) <= 3  # type: ignore[union-attr]
+    assert caplog.text.count("closed the channel") <= 3
+    assert await until_proven(harness, engine)
+
+
+@pytest.mark.timeout(60)
+async def test_a_queue_that_the_broker_does_not_let_anybody_read(
+    harness: RabbitBusHarness, rabbitmq_server: RabbitMQ
+) -> None:
+    """As with one that somebody else has for himself."""
+    engine = await opened(harness)
+    rabbitmq_server.allow_reading(harness.url, f"^(?!{ORDERS.name}$).*")
+    both = [ORDERS.name, MAILS.name]
+    assert not await engine.bus.take(both, 10, 10 * harness.moment)
+    await engine.bus.publish([message("mail", event_type="OrderPlaced", queue=MAILS.name)])
+    (mail,) = await take(harness, engine, 1, *both)
+    await engine.bus.take(both, 10, 10 * harness.moment)  # it is tried, and costs nobody his
+    assert await engine.bus.settle([(mail, Done())]) == [True]
+    assert await engine.bus.proven() is None
+    rabbitmq_server.allow_reading(harness.url)
+    await publish(engine, "a")
+    assert [each.travel.operation for each in await take(harness, engine, 1)] == ["a"]
+    assert await until_proven(harness, engine)
+
+
+async def until_proven(harness: RabbitBusHarness, engine: Engine) -> bool:
+    for _ in range(50):
+        if await engine.bus.proven() is not None:
+            return True
+        await asyncio.sleep(harness.moment.total_seconds())
+    return False
+
+
+# Without a broker
+
+
+class FakeIo:
+    """Takes down what would be done later."""
+
+    def __init__(self) -> None:
+        self.pauses: list[float] = []
+
+    def later(self, seconds: float, _callback: object) -> None:
+        self.pauses.append(seconds)
+
+
+class FakeChannel:
+    """Takes down what the broker is asked."""
+
+    channel_number = OURS
+    is_open = True
+
+    def __init__(self) -> None:
+        self.connection: Any = Old()
+        self.on_close = 0
+        self.consumed: list[str] = []
+        self.cancelled: list[tuple[str, Any]] = []
+
+    def add_on_cancel_callback(self, _callback: object) -> None: ...
+
+    def add_on_close_callback(self, _callback: object) -> None:
+        self.on_close += 1
+
+    def basic_qos(self, prefetch_count: int) -> None: ...
+
+    def basic_consume(self, _queue: str, _late: Any, consumer_tag: str, callback: Any) -> None:
+        self.consumed.append(consumer_tag)
+        callback(answer(consumer_tag))
+
+    def basic_cancel(self, tag: str, callback: Any) -> None:
+        self.cancelled.append((tag, callback))
+
+
+class Old(Recording):
+    """A connection that is not there any more, and of which bytes still come."""
+
+    is_open = True
+
+    def channel(self, on_open_callback: object) -> None: ...
+
+
+def answer(tag: str) -> Any:
+    return SimpleNamespace(method=SimpleNamespace(consumer_tag=tag))
+
+
+def consumers(io: Any, told: list[Any]) -> Any:
+    return Consumers(
+        io,
+        parameters("amqp://localhost"),
+        alive="alive",
+        began=told.append,
+        skipped=lambda *_: None,
+        came=lambda: None,
+        gone=lambda: None,
+    )
+
+
+def test_what_an_old_connection_still_brings_is_left_alone() -> None:
+    made = consumers(FakeIo(), [])
+    old, new = FakeChannel(), FakeChannel()
+    made.widen(QUEUE, 5)
+    made._opened(old)
+    (tag,) = old.consumed
+    old.connection._on_data_available(delivery(1, b"x", consumer=tag))
+    made._lost(RuntimeError("silent"))
+    made._opened(new)
+    old.connection._on_data_available(delivery(2, b"x", consumer=tag))
+    new.connection._on_data_available(delivery(1, b"x", consumer=new.consumed[0]))
+    found = [(each.epoch, each.tag) for each in made.sources[QUEUE].arrived]
+    assert found == [(1, 1), (2, 1)]
+
+
+def test_to_stop_consuming_leaves_nothing_behind_on_its_channel() -> None:
+    made, channel, done = consumers(FakeIo(), []), FakeChannel(), []
+    made._opened(channel)
+    for number in range(3):
+        made.widen(QUEUE, 5)
+        made.cancel([QUEUE], lambda number=number: done.append(number))
+        assert len(done) == number
+        tag, callback = channel.cancelled[-1]
+        callback(answer(tag))
+    made.widen(QUEUE, 5)
+    made.cancel([QUEUE], lambda: done.append(3))
+    made._lost(RuntimeError("gone"))
+    assert (done, channel.on_close, made._cancelling) == ([0, 1, 2, 3], 0, [])
+
+
+def test_a_channel_that_is_closed_again_and_again_is_opened_less_and_less_often() -> None:
+    io: Any = FakeIo()
+    link = Link(
+        io,
+        parameters("amqp://localhost"),
+        purpose="taking",
+        opened=lambda _: None,
+        lost=lambda _: None,
+    )
+    link._connection = SimpleNamespace(is_open=True)  # type: ignore[assignment]
+    for _ in range(7):
+        channel: Any = FakeChannel()
+        link._channel_opened(channel)
+        link._channel_closed(channel, RuntimeError("NOT_FOUND"))
+    assert io.pauses == [0.1, 0.2, 0.4, 0.8, 1.6, 2.0, 2.0]

@@ -124,8 +124,8 @@ def test_load_on_nothing_says_what_to_start() -> None:
 
 
 MISSING = {
-    "typer": (("--version",), "pip install 'headway[cli]'"),
-    "uvicorn": (("ledger", "serve"), "pip install 'headway[ledger]'"),
+    "typer": (("--version",), "pip install '/path/to/headway[cli]'"),
+    "uvicorn": (("ledger", "serve"), "pip install '/path/to/headway[ledger]'"),
 }
 
 

@@ -73,6 +73,13 @@ def test_inspect_shows_a_case_file_for_each_letter(shop: ShopFile) -> None:
     assert "No letter there fits" in shop("failed", "inspect", "parsing", "--id", "x").stdout
 
 
+def test_lines_are_not_wrapped_for_another_program(shop: ShopFile) -> None:
+    long = " ".join(["a long story"] * 20)
+    shop.fill({"bad": long})
+    said = shop.typed("failed", "inspect", "parsing", "--traceback").stdout
+    assert f"       ValueError: bad archive: {long}" in said.splitlines()
+
+
 def test_inspect_as_json_has_the_documented_fields(shop: ShopFile) -> None:
     shop.fill(*bad(2))
     found = json.loads(shop("failed", "inspect", "archives.failed", "--json").stdout)
@@ -97,7 +104,7 @@ def test_an_unknown_queue_is_refused_with_the_close_ones(shop: ShopFile) -> None
         done = shop.typed("failed", verb, "parsin.failed")
         assert (done.returncode, done.stdout) == (2, "")
         assert done.stderr.startswith(
-            "headway: queue='parsin.failed' is not accepted: did you mean"
+            "headway: queue='parsin.failed' does not exist: did you mean parsing.failed? There are"
         )
         assert "chunking.failed, parsing.failed" in done.stderr
         assert len(done.stderr.splitlines()) == 1

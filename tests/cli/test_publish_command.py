@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from headway.apps.cli import sending
 from tests.cli.shops import ShopFile
 
 
@@ -100,3 +101,22 @@ def test_a_type_that_nobody_handles_says_what_to_start(tmp_path: Path, *, there:
     assert "no service that handles NobodyTakesThis has been started" in done.stderr
     assert "headway run MODULE:SERVICE" in done.stderr
     assert shop.path.exists() == there
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("{}", "stopped: event order-1 may have been published, or not\n"),
+        ("{}\n{}\n", "stopped: 0 of 2 events were published, and perhaps the next few\n"),
+    ],
+)
+def test_ctrl_c_says_how_far_it_got(
+    shop: ShopFile, monkeypatch: pytest.MonkeyPatch, given: str, said: str
+) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(sending, "on_engine", interrupted)
+    named = ["--event-id", "order-1"] if given == "{}" else []
+    done = shop("publish", "ArchiveIngested", "-", *named, stdin=given)
+    assert (done.exit_code, done.stderr) == (130, said)

@@ -86,14 +86,27 @@ def test_what_is_nowhere_is_told_from_what_was_never_here(shop: ShopFile) -> Non
 
 def test_a_list_that_cannot_be_read_is_one_line(shop: ShopFile) -> None:
     missing = shop.typed("verify", "--against", "no-such-file")
-    assert (missing.returncode, len(missing.stderr.splitlines())) == (2, 1)
+    said = "headway: --against 'no-such-file' is not accepted: No such file or directory\n"
+    assert (missing.returncode, missing.stderr) == (2, said)
+    (shop.folder / "empty").write_text("\n\n")
+    empty = shop.typed("verify", "--against", "empty")
+    assert empty.returncode == 2
+    assert "--against 'empty' is not accepted: it is empty; write the ids" in empty.stderr
 
 
 class Uncounted:
     """An engine that does not count what it accepts."""
 
-    def __init__(self, *, ready: int = 2, in_hand: bool = False, remembers: bool = True) -> None:
+    def __init__(
+        self,
+        *,
+        ready: int = 2,
+        in_hand: bool = False,
+        remembers: bool = True,
+        counts_leased: bool = True,
+    ) -> None:
         self.ready = ready
+        self.counts_leased = counts_leased
         self.in_hand = in_hand
         self.remembers = remembers
 
@@ -104,6 +117,7 @@ class Uncounted:
             done=0,
             in_hand=self.in_hand,
             remembers=self.remembers,
+            counts_leased=self.counts_leased,
         )
 
     async def astray(self, _limit: int) -> tuple[int, list[object]]:
@@ -129,12 +143,13 @@ async def test_a_list_of_operations_is_looked_for() -> None:
 @pytest.mark.parametrize(
     ("places", "verdict", "said"),
     [
-        (Uncounted(ready=0), Verdict.NOT_OK, "1 of 2 in the file missing"),
+        (Uncounted(ready=0), Verdict.NOT_OK, "not ok: 1 of 2 in the file missing"),
+        (Uncounted(ready=1), Verdict.UNKNOWN, "1 event still waits in queues"),
         (Uncounted(ready=2), Verdict.UNKNOWN, "2 events still wait in queues"),
         (Uncounted(ready=0, in_hand=True), Verdict.UNKNOWN, "workers may have some in hand"),
         (Uncounted(ready=0, remembers=False), Verdict.UNKNOWN, "nothing remembers what was done"),
     ],
-    ids=["nothing waits", "some wait", "some in hand", "no store"],
+    ids=["nothing waits", "one waits", "some wait", "some in hand", "no store"],
 )
 async def test_what_is_not_found_is_missing_only_where_that_can_be_known(
     places: Uncounted, verdict: Verdict, said: str
@@ -144,6 +159,11 @@ async def test_what_is_not_found_is_missing_only_where_that_can_be_known(
     unfound = report.not_known if verdict is Verdict.NOT_OK else report.not_yet
     assert list(unfound) == ["strange"]
     assert said in _said(report)
+
+
+async def test_what_nobody_can_know_is_not_called_zero() -> None:
+    report = await verify(Uncounted(remembers=False, counts_leased=False))  # type: ignore[arg-type]
+    assert (report.places["done"], report.places["leased"], report.total) == (None, None, 3)
 
 
 async def test_all_of_a_list_found_is_ok_even_if_nobody_counted() -> None:

@@ -94,7 +94,7 @@ def test_half_of_all_is_not_more_than_half() -> None:
 
 def test_a_success_never_sets_off_a_pause() -> None:
     guard = FloodGuard()
-    guard.ended(NOW, permanent=True, count=15)  # the cause is mended, and the letters are sent again
+    guard.ended(NOW, permanent=True, count=15)  # then it is mended, and they are sent again
     for number in range(5):
         guard.ended(NOW + number * SECOND, permanent=False)
     assert guard.paused_since is None

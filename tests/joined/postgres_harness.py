@@ -11,6 +11,7 @@ import asyncpg
 from headway.adapters.memory.state import State
 from headway.adapters.postgres.records import row_of, write
 from headway.adapters.postgres.store import PostgresStore, postgres_store
+from headway.ports.clock import Clock
 from headway.ports.engine import Engine
 from headway.ports.records import DoneRecord
 from headway.runtime.joined_engine import with_store
@@ -26,7 +27,7 @@ class PostgresHarness(EngineHarness):
     moment = timedelta(milliseconds=100)
 
     def __init__(self, url: str) -> None:
-        self.clock = VirtualClock()
+        self.clock: Clock = VirtualClock()
         self.state = State()
         self.url = url
         self.stores: list[PostgresStore] = []

@@ -1,5 +1,6 @@
 """Which engine the settings mean, and what is refused."""
 
+import asyncio
 import builtins
 import json
 import subprocess
@@ -10,9 +11,11 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from headway.adapters.memory.state import State
 from headway.adapters.sqlite.engine import SqliteEngine
+from headway.apps.cli.commands import app
 from headway.assembly.engine import open_engine
 from headway.assembly.retrying import CLOCK
 from headway.assembly.settings import engine_settings
@@ -264,7 +267,7 @@ def test_a_broker_without_its_driver_names_the_extra(
         ConfigurationError, match=r"--bus='amqp://me:\*\*\*@broker' needs pika: pip install"
     ) as refused:
         open_engine("amqp://me:secret@broker")
-    assert "'headway[rabbitmq]'" in str(refused.value)
+    assert "'/path/to/headway[rabbitmq]'" in str(refused.value)
 
 
 @pytest.mark.parametrize(
@@ -293,7 +296,7 @@ def test_a_store_without_its_driver_names_the_extra(
         open_engine("amqp://broker")
     said = str(refused.value)
     assert said.startswith(f"HEADWAY_STORE='{scheme}://me:***@host/app' needs ")
-    assert said.endswith(f"pip install 'headway[{extra}]'")
+    assert said.endswith(f"pip install '/path/to/headway[{extra}]'")
 
 
 # Commands
@@ -318,6 +321,14 @@ def test_a_store_that_is_not_there_is_refused_before_anybody_decides(
     assert "HEADWAY_STORE=" in ran.stderr
     assert "there is no such file" in ran.stderr
     assert not (tmp_path / "typo.db").exists()
+
+
+async def test_who_only_publishes_needs_no_store(broker: Asked, given: Any, tmp_path: Path) -> None:
+    given(HEADWAY_BUS="amqp://broker", HEADWAY_STORE=f"sqlite:///{tmp_path}/later.db")
+    done = await asyncio.to_thread(CliRunner().invoke, app, ["publish", "OrderPlaced", "{}"])
+    assert (done.exit_code, broker.has_store) == (1, True)
+    assert "no service that handles OrderPlaced has been started" in done.stderr
+    assert not (tmp_path / "later.db").exists()
 
 
 def test_what_is_in_force_is_shown_without_passwords(given: Any) -> None:

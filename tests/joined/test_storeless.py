@@ -189,6 +189,7 @@ async def test_a_service_that_only_publishes_runs_and_says_that_it_is_at_least_o
     (said,) = [each for each in caplog.records if "at least once" in each.getMessage()]
     assert said.levelno == logging.WARNING
     assert "set HEADWAY_STORE" in said.getMessage()
+    assert "work.documents and work.transaction are refused" in said.getMessage()
 
 
 @pytest.mark.parametrize("what", ["reads", "writes", "transaction"])

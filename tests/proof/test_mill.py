@@ -25,7 +25,7 @@ Record = Callable[[str, object], None]
 def test_in_one_file_every_stuck_document_comes_to_an_end(
     tmp_path: Path, record_property: Record
 ) -> None:
-    mill(FileMill(tmp_path, limit=40), None, record_property, documents=4_000, stuck=400, kills=6)
+    mill(FileMill(tmp_path, limit=8), None, record_property, documents=1_000, stuck=200, kills=5)
 
 
 @pytest.mark.chaos

@@ -3,6 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -40,7 +41,7 @@ class LaggingSite(BrokerSite):
 async def test_a_replica_that_is_two_seconds_behind_makes_no_letter(
     tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
-    with RabbitMQ() as broker, MongoReplicaSet(LAG) as replicas:
+    with RabbitMQ() as broker, MongoReplicaSet(LAG) as replicas, ExitStack() as stack:
         url = replicas.create_database()
         site = LaggingSite(
             tmp_path,
@@ -49,6 +50,7 @@ async def test_a_replica_that_is_two_seconds_behind_makes_no_letter(
             laggard=replicas.from_the_laggard(url),
         )
         client: MongoClient[dict[str, Any]] = MongoClient(url)
+        stack.enter_context(client)
         database = client.get_default_database()
         with site.running("lagging:lagging", "--concurrency", "20"):
             site.wait(lambda: "Running lagging" in site.log(), "the service has started")
@@ -61,7 +63,6 @@ async def test_a_replica_that_is_two_seconds_behind_makes_no_letter(
                 lambda: database["read"].count_documents({}) >= PAGES, "every page was read", 120
             )
         read = Counter(each["page"] for each in database["read"].find())
-        client.close()
         assert set(read) == set(names)
         assert set(read.values()) == {1}
         assert site.letters("lagging.failed") == []

@@ -49,6 +49,20 @@ async def test_a_worker_loads_only_what_it_works_with(site: Site, workers: int) 
     assert packages(site) & (OF_THE_COMMAND_LINE | OF_OTHERS) == set()
 
 
+@pytest.mark.parametrize("workers", [1, 2])
+def test_the_bus_that_was_typed_is_in_no_command_line_of_a_worker(
+    site: Site, monkeypatch: pytest.MonkeyPatch, workers: int
+) -> None:
+    elsewhere = {**site.environment, "HEADWAY_BUS": f"{site.url}.other"}
+    monkeypatch.setattr(Site, "environment", elsewhere)
+    with site.running("looks", "--bus", site.url, "--workers", str(workers)):
+        site.wait_for_workers(workers)
+        for pid in site.workers():
+            words = Path(f"/proc/{pid}/cmdline").read_text()
+            assert "looks" in words
+            assert site.url not in words
+
+
 def test_an_idle_worker_is_small(site: Site) -> None:
     with site.running("looks") as process:
         site.wait_for_workers(1)

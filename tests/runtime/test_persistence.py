@@ -3,6 +3,7 @@
 import logging
 import re
 from datetime import datetime, timedelta
+from itertools import pairwise
 
 import pytest
 
@@ -44,6 +45,6 @@ async def test_the_loss_is_said_at_once_and_then_seldom(caplog: pytest.LogCaptur
 
 async def test_the_waits_grow_from_one_to_the_next(caplog: pytest.LogCaptureFixture) -> None:
     at = (await asked(caplog)).asked
-    waits = [after - before for before, after in zip(at, at[1:], strict=False)]
+    waits = [after - before for before, after in pairwise(at)]
     assert waits[:5] == sorted(waits[:5])
     assert max(waits) <= timedelta(seconds=5)

@@ -6,6 +6,7 @@ from headway.assembly.retrying import CHANCE, CLOCK
 from headway.assembly.settings import EngineSettings, engine_settings
 from headway.core.engine_url import AmqpUrl, MongoUrl, PostgresUrl, SqliteUrl
 from headway.core.errors import ConfigurationError
+from headway.core.extras import cure
 from headway.core.secrets import hidden
 from headway.ports.chance import Chance
 from headway.ports.clock import Clock
@@ -16,17 +17,21 @@ from headway.runtime.joined_engine import BusParts, StoreParts, with_store, with
 def open_engine(
     url: str | None = None,
     *,
+    store: bool = True,
     clock: Clock = CLOCK,
     chance: Chance = CHANCE,
 ) -> Engine:
-    """Open an engine; without a URL, the one that HEADWAY_BUS names. It has to be closed."""
+    """Open an engine; without a URL, the one that HEADWAY_BUS names. It has to be closed.
+
+    `store=False` leaves out what is beside a broker: who only publishes needs none.
+    """
     settings = engine_settings(url)
     bus = settings.bus
     if not isinstance(bus, AmqpUrl):
         return sqlite_engine(bus.path, clock, chance, synchronous=bus.synchronous)
     parts = _broker(settings, str(bus), clock, chance)
-    store = _store(settings, clock)
-    return without_store(parts) if store is None else with_store(parts, store)
+    beside = _store(settings, clock) if store else None
+    return without_store(parts) if beside is None else with_store(parts, beside)
 
 
 def _broker(settings: EngineSettings, url: str, clock: Clock, chance: Chance) -> BusParts:
@@ -36,7 +41,7 @@ def _broker(settings: EngineSettings, url: str, clock: Clock, chance: Chance) ->
         if missing.name != "pika":
             raise
         raise ConfigurationError(
-            f"{settings.name}={hidden(settings.url)!r} needs pika: pip install 'headway[rabbitmq]'"
+            f"{settings.name}={hidden(settings.url)!r} needs pika: {cure('rabbitmq')}"
         ) from missing
     return rabbitmq_parts(
         url, clock, chance, exchange=settings.exchange, has_store=settings.store is not None
@@ -78,9 +83,7 @@ def _needs(
     if missing.name is None or missing.name.partition(".")[0] not in {driver, *_BESIDE}:
         return missing
     url = hidden(settings.store_url)
-    return ConfigurationError(
-        f"{settings.store_name}={url!r} needs {driver}: pip install 'headway[{extra}]'"
-    )
+    return ConfigurationError(f"{settings.store_name}={url!r} needs {driver}: {cure(extra)}")
 
 
 _BESIDE = ("bson",)

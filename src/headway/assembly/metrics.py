@@ -5,6 +5,7 @@ from functools import cache
 from headway.adapters.noop.metrics import NoOpMetricsCollector
 from headway.assembly.settings import environment
 from headway.core.errors import ConfigurationError
+from headway.core.extras import cure
 from headway.ports.metrics import Metrics
 
 SETTING = "METRICS_BACKEND"
@@ -35,7 +36,6 @@ def _prometheus() -> Metrics:
         )
     except ImportError:
         raise ConfigurationError(
-            f"{SETTING}={environment().get(SETTING)} needs prometheus-client: "
-            "pip install 'headway[prometheus]'"
+            f"{SETTING}={environment().get(SETTING)} needs prometheus-client: {cure('prometheus')}"
         ) from None
     return PrometheusMetricsCollector()

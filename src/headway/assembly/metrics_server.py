@@ -27,6 +27,8 @@ from headway.runtime.reach import TOO_LONG
 
 _PATIENCE = timedelta(seconds=5)
 
+_NO_PAGE = HTTPStatus.NOT_FOUND, {"pages": ["/metrics", "/health"]}
+
 T = TypeVar("T")
 Health = Callable[[], tuple[HTTPStatus, dict[str, Any]]]
 
@@ -90,10 +92,11 @@ def _pages(registry: CollectorRegistry, health: Health) -> Callable[..., Iterabl
     metrics = make_wsgi_app(registry)
 
     def page(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
-        if environ["PATH_INFO"].rstrip("/") != "/health":
+        path = environ["PATH_INFO"].rstrip("/")
+        if path == "/metrics":
             shown: Iterable[bytes] = metrics(environ, start_response)
             return shown
-        status, words = health()
+        status, words = health() if path == "/health" else _NO_PAGE
         body = json.dumps(words).encode()
         headers = [("Content-Type", "application/json"), ("Content-Length", str(len(body)))]
         start_response(f"{status.value} {status.phrase}", headers)

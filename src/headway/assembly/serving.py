@@ -16,6 +16,7 @@ from headway.assembly.running import run_services
 from headway.assembly.settings import SHARED_COUNTERS, environment, retry_config
 from headway.assembly.supervising import Supervisor
 from headway.core.errors import ConfigurationError
+from headway.core.extras import cure
 from headway.ports.engine import Engine
 from headway.ports.observer import Observer
 from headway.runtime.service import Service
@@ -128,9 +129,7 @@ def _serve_metrics(
 
 def _check_prometheus() -> None:
     if importlib.util.find_spec("prometheus_client") is None:
-        raise ConfigurationError(
-            "--metrics-port needs prometheus-client: pip install 'headway[prometheus]'"
-        )
+        raise ConfigurationError(f"--metrics-port needs prometheus-client: {cure('prometheus')}")
 
 
 def _mark_dead(folder: str, pid: int) -> None:

@@ -70,6 +70,16 @@ def sweep_settings() -> SweepSettings:
     return SweepSettings.from_mapping(environment())
 
 
+GIVEN_BUS = "_HEADWAY_BUS"
+"""What was typed as --bus, from one process of Headway to the next: the URL may hold a password,
+and everybody can see a command line."""
+
+
+def given_bus() -> str | None:
+    """Give the URL that the process which started this one was given."""
+    return os.environ.get(GIVEN_BUS) or None
+
+
 def named_services() -> list[str]:
     """Give the services that HEADWAY_SERVICES names, each as MODULE:SERVICE."""
     return environment().get(SERVICES, "").split()

@@ -12,6 +12,7 @@ from typing import Any
 from headway.assembly.retrying import CLOCK
 from headway.assembly.serving import Metrics
 from headway.core.errors import ConfigurationError
+from headway.core.extras import cure
 from headway.core.gateway_url import GatewayUrl
 from headway.core.sweep_figures import SweepFigures
 from headway.ports.gateway import Gateway
@@ -71,6 +72,4 @@ def _serve(stack: ExitStack, view: SweepView, metrics: Metrics) -> None:
 
 def _check_prometheus(what: str) -> None:
     if importlib.util.find_spec("prometheus_client") is None:
-        raise ConfigurationError(
-            f"{what} needs prometheus-client: pip install 'headway[prometheus]'"
-        )
+        raise ConfigurationError(f"{what} needs prometheus-client: {cure('prometheus')}")

@@ -15,6 +15,7 @@ HeadwayError
 ├── TransactionEndedError     the body ended the transaction itself
 ├── TransactionRolledBackError   the database answered COMMIT with a rollback
 ├── UnroutableEventError      nobody here handles events of this type
+├── UnsendableError           no number of tries will get this message into the bus
 └── WorkOverError             a handler's work was written to after the handler had returned
 """
 
@@ -168,6 +169,10 @@ class UnroutableEventError(HeadwayError):
             f"{service} has no handler for {event_type!r} in {queue}: deploy one that has and "
             "requeue this letter, or find out who sends it here"
         )
+
+
+class UnsendableError(HeadwayError, ValueError):
+    """A message that the bus never takes: it is too large, or holds what cannot be written."""
 
 
 class WorkOverError(HeadwayError):

@@ -19,6 +19,9 @@ from headway.core.errors import MalformedEventError
 FIRST_GENERATION = "0"
 """The generation of an event that nobody has sent again on purpose."""
 
+LONGEST_NAME = 1_000
+"""Bytes of an operation: it travels beside its event, and is a key in every store."""
+_SHOWN_OF_A_NAME = 64
 _SWEPT = re.compile(r"s[0-9]+")
 _IDS_SHOWN = 3
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -129,6 +132,19 @@ def new_event_id(now: datetime, token: str) -> str:
     bits = bits & ~(0xF << 76) | (0x7 << 76)  # version
     bits = bits & ~(0x3 << 62) | (0x2 << 62)  # variant
     return str(UUID(int=bits))
+
+
+def short_name(name: str) -> str:
+    """Give a name that can travel: of a very long one its beginning, and a digest of all of it.
+
+    The same name gives the same each time, so that a redelivery is recognised.
+
+    >>> short_name("order-1")
+    'order-1'
+    """
+    if len(name) <= LONGEST_NAME // 4 or len(name.encode()) <= LONGEST_NAME:
+        return name
+    return f"{name[:_SHOWN_OF_A_NAME]}#{sha256(name.encode()).hexdigest()}"
 
 
 @dataclass(frozen=True, slots=True)

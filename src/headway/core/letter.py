@@ -87,7 +87,7 @@ def write_letter(
     collection: str = "",
     document_ids: Sequence[str] = (),
 ) -> Letter:
-    original, in_base64 = _kept(body)
+    original, in_base64 = kept(body)
     return Letter(
         letter_id=letter_id(queue, travel.operation, travel.generation),
         original_event=original,
@@ -112,7 +112,7 @@ def write_letter(
     )
 
 
-def _kept(body: bytes) -> tuple[Any, str | None]:
+def kept(body: bytes) -> tuple[Any, str | None]:
     """Keep bytes as JSON if that gives them back exactly, else beside it in base64."""
     try:
         original = msgspec.json.decode(body)

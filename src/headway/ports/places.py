@@ -42,8 +42,10 @@ class Count:
     """Of the done, the ones whose letters a person removed."""
     accepted: int | None = None
     """Counted independently, when it was published. None: nobody can know."""
-    workers: int = 0
-    """Worker processes that are alive, as far as the engine knows."""
+    workers: int | None = 0
+    """Worker processes that are alive. None: nobody can know."""
+    counts_leased: bool = True
+    """False: what workers have in hand is in no count, and `leased` says nothing."""
     in_hand: bool = False
     """True: workers may have events in hand, and those are in no count."""
     remembers: bool = True

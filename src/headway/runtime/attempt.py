@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from headway.core.event import Event
+from headway.core.event import Event, short_name
 from headway.core.facts import Fact
 from headway.core.travel import Travel
 from headway.ports.bus import Delivery
@@ -82,4 +82,4 @@ def named(delivery: Delivery, operation: str) -> Delivery:
 
     If its event has no id either, a redelivery gets another name: then it is at least once.
     """
-    return msgspec.structs.replace(delivery, travel=Travel(operation=operation))
+    return msgspec.structs.replace(delivery, travel=Travel(operation=short_name(operation)))

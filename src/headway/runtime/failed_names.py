@@ -45,10 +45,10 @@ def find_failed_queue(
 def _unknown(meant: str, known: Sequence[str]) -> str:
     if not known:
         return (
-            f"queue={shown(meant)!r} is not accepted: this engine has no failed queue yet; it gets "
+            f"queue={shown(meant)!r} does not exist: this engine has no failed queue yet; it gets "
             "one when a service is started on it: headway run MODULE:SERVICE"
         )
     names = {name.removesuffix(_SUFFIX): name for name in known}
     close = get_close_matches(meant.removesuffix(_SUFFIX), names)
-    hint = f"did you mean {' or '.join(names[one] for one in close)}? " if close else ""
-    return f"queue={shown(meant)!r} is not accepted: {hint}There are: {', '.join(known)}"
+    hint = f"did you mean {' or '.join(names[one] for one in close)}? There " if close else ""
+    return f"queue={shown(meant)!r} does not exist: {hint or 'there '}are: {', '.join(known)}"

@@ -5,7 +5,7 @@ import binascii
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from datetime import timedelta
 
-from headway.core.errors import ConfigurationError
+from headway.core.errors import ConfigurationError, UnsendableError
 from headway.core.letter import Letter
 from headway.core.travel import Travel
 from headway.ports.bus import Message
@@ -105,7 +105,7 @@ class Sending:
                 sent = self._would_send(target)
             else:
                 sent = await self._letters.requeue(report.queue, letter.letter_id, message)
-        except (ConfigurationError, binascii.Error) as error:
+        except (ConfigurationError, UnsendableError, binascii.Error) as error:
             report.skipped.append(Skipped(letter.letter_id, str(error)))
         else:
             report.done += sent

@@ -6,16 +6,20 @@ any two steps repeats a step, and every step can be repeated: the record recogni
 and what is sent again has the same ids.
 """
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Collection, Sequence
 from typing import Protocol
 
 import msgspec
 
+from headway.core.errors import UnsendableError
 from headway.core.letter import Letter
-from headway.ports.bus import Bus, Message
+from headway.ports.bus import Bus, HandedBack, Message
 from headway.ports.commit import COMMITTED, LOST, Finish, Outcome, Unit
 from headway.ports.letters import Letters
 from headway.ports.records import DoneRecord, DoneRecords, Ended
+
+_HANDED_BACK = HandedBack()
 
 
 class Store(Protocol):
@@ -43,6 +47,29 @@ async def dispatch(records: Sequence[DoneRecord], bus: Bus, letters: Letters) ->
         await bus.publish(outgoing)
 
 
+async def dispatch_sendable(
+    records: Sequence[DoneRecord], bus: Bus, letters: Letters
+) -> Sequence[DoneRecord]:
+    """Send what can be sent; give the records of which everything was.
+
+    What the bus never takes stays in its record, where a later round finds it: somebody may have
+    given the bus other limits by then. It keeps nothing else back.
+    """
+    try:
+        await dispatch(records, bus, letters)
+    except UnsendableError as error:
+        if len(records) == 1:
+            logging.getLogger("headway").error(  # noqa: TRY400 (where it was sent helps nobody)
+                "What %s has to send cannot be sent, and stays in its record: %s",
+                records[0].key,
+                error,
+            )
+            return ()
+    else:
+        return records
+    return [sent for record in records for sent in await dispatch_sendable([record], bus, letters)]
+
+
 async def dispatch_left_over(
     unsent: Sequence[DoneRecord], records: DoneRecords, bus: Bus, letters: Letters
 ) -> None:
@@ -53,9 +80,10 @@ async def dispatch_left_over(
     failed queue is only our copy: a letter is requeued or purged once, and its id never comes
     again.
     """
-    await dispatch(unsent, bus, letters)
-    await records.dispatched([record.key for record in unsent])
-    written = {record.key: record for record in unsent if record.letter is not None}
+    sent = await dispatch_sendable(unsent, bus, letters)
+    if sent:
+        await records.dispatched([record.key for record in sent])
+    written = {record.key: record for record in sent if record.letter is not None}
     if not written:
         return
     for key, found in (await records.find(list(written))).items():
@@ -86,12 +114,14 @@ class StoreThenBus:
                 known.append(unit.record.key)
             elif unit.outgoing or unit.letter is not None:
                 fresh.append(_holding(unit, unit.record))
+        unsent: set[str] = set()
         if fresh:
-            await dispatch(fresh, self._bus, self._letters)
-            await self._records.dispatched([record.key for record in fresh])
+            sent = await dispatch_sendable(fresh, self._bus, self._letters)
+            await self._records.dispatched([record.key for record in sent])
+            unsent = {record.key for record in fresh} - {record.key for record in sent}
         if known:
             await self._dispatch_known(known)
-        return await self._settle(units, finishes)
+        return await self._settle(units, finishes, unsent)
 
     async def _dispatch_known(self, keys: Sequence[str]) -> None:
         """Send what is left of work that had ended before."""
@@ -107,13 +137,15 @@ class StoreThenBus:
             COMMITTED if unit.record is None or unit.resumes else next(committed) for unit in units
         ]
 
-    async def _settle(self, units: Sequence[Unit], finishes: Sequence[Finish]) -> Sequence[Finish]:
+    async def _settle(
+        self, units: Sequence[Unit], finishes: Sequence[Finish], unsent: Collection[str] = ()
+    ) -> Sequence[Finish]:
         ended = [
-            (unit, finish)
+            (unit.delivery, _HANDED_BACK if unsent and _lacks_letter(unit, unsent) else unit.then)
             for unit, finish in zip(units, finishes, strict=True)
             if finish.outcome is not Outcome.REFUSED
         ]
-        settled = iter(await self._bus.settle([(unit.delivery, unit.then) for unit, _ in ended]))
+        settled = iter(await self._bus.settle(ended))
         # Whoever settles late has committed all the same, unless somebody else had: then the
         # record said so. So a delivery that was lost in between is no reason to say LOST here.
         return [
@@ -124,6 +156,11 @@ class StoreThenBus:
             else LOST
             for unit, finish in zip(units, finishes, strict=True)
         ]
+
+
+def _lacks_letter(unit: Unit, unsent: Collection[str]) -> bool:
+    """Its letter cannot be written; the bus may still have a place for the event itself."""
+    return unit.letter is not None and unit.record is not None and unit.record.key in unsent
 
 
 def _holding(unit: Unit, record: DoneRecord) -> DoneRecord:

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from headway.core.errors import MalformedEventError
-from headway.core.event import Event, decode, idempotency_key
+from headway.core.event import Event, decode, idempotency_key, short_name
 from headway.core.travel import Travel
 from headway.ports.chance import Chance
 
@@ -52,7 +52,7 @@ def take_in(
         # To begin anew would forget the attempts, and an event could go round for ever.
         malformed = malformed or error
     event_id = _field(given, "event_id")
-    so_far = so_far or Travel(operation=event_id or key or chance.token())
+    so_far = so_far or Travel(operation=short_name(event_id or key or chance.token()))
     return Intake(
         given=given,
         body=body,

@@ -4,6 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from headway.core.event import short_name
 from headway.ports.places import Astray, Count, Places
 
 _IN_QUEUES = ("ready", "leased", "delayed", "parked", "held")
@@ -26,8 +27,8 @@ class Report:
     """Places, what was accepted, and the difference."""
 
     count: Count
-    places: Mapping[str, int]
-    """How many are in each place."""
+    places: Mapping[str, int | None]
+    """How many are in each place. None: nobody can know."""
     astray: int
     """Operations that are not in exactly one place."""
     examples: Sequence[Astray]
@@ -47,7 +48,8 @@ class Report:
 
     @property
     def total(self) -> int:
-        return sum(self.places.values())
+        """What is in all places that are known."""
+        return sum(count or 0 for count in self.places.values())
 
     @property
     def difference(self) -> int | None:
@@ -71,7 +73,7 @@ async def verify(
     """Count every place and compare with what was accepted, and with a list of operations."""
     count = await places.count()
     astray, named = await places.astray(examples)
-    wanted = list(dict.fromkeys(against or ()))
+    wanted = list(dict.fromkeys(map(short_name, against or ())))
     found = await places.where(wanted) if wanted else {}
     unfound = [each for each in wanted if each not in found]
     # Counted before the search: what waited then and was done since is found, or not known yet.
@@ -89,7 +91,12 @@ async def verify(
     )
 
 
-def sum_up(count: Count) -> Mapping[str, int]:
-    """Add up each place over all queues."""
-    places = {place: sum(getattr(q, place) for q in count.queues) for place in _IN_QUEUES}
-    return {**places, "failed": sum(count.failed.values()), "done": count.done}
+def sum_up(count: Count) -> Mapping[str, int | None]:
+    """Add up each place over all queues; None where nobody can know."""
+    places: dict[str, int | None] = {
+        place: sum(getattr(q, place) for q in count.queues) for place in _IN_QUEUES
+    }
+    if not count.counts_leased:
+        places["leased"] = None
+    done = count.done if count.remembers else None
+    return {**places, "failed": sum(count.failed.values()), "done": done}

@@ -51,7 +51,7 @@ class Persistent:
                         # other end needs none.
                         exc_info=tries == 1 and not isinstance(error, ConnectionError),
                     )
-                # A quarter of chance keeps workers apart; the waits still grow from one to the next.
+                # A quarter of chance keeps workers apart; the waits grow from one to the next.
                 await self._clock.wait(_PAUSES.delay(tries, (3 + self._chance.draw()) / 4))
             else:
                 if tries:

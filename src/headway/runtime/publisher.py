@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from headway.core.event import FIRST_GENERATION, Event, encode, new_event_id
+from headway.core.event import FIRST_GENERATION, Event, encode, new_event_id, short_name
 from headway.core.routing import checked_name
 from headway.core.travel import Travel, instant
 from headway.ports.bus import Bus, Message
@@ -59,6 +59,6 @@ class Publisher:
 def message_of(body: bytes, event_type: str, operation: str) -> Message:
     return Message(
         body=body,
-        travel=Travel(operation=operation, generation=FIRST_GENERATION),
+        travel=Travel(operation=short_name(operation), generation=FIRST_GENERATION),
         event_type=event_type,
     )

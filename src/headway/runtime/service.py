@@ -12,7 +12,7 @@ from headway.core.backoff import Exponential, NoJitter
 from headway.core.catalogue import EVERYTHING
 from headway.core.classify import Classifier
 from headway.core.errors import ConfigurationError
-from headway.core.event import Event, exact_key, idempotency_key
+from headway.core.event import Event, exact_key, idempotency_key, short_name
 from headway.core.health import FloodRule, OutageRule
 from headway.core.lifecycle import Lifecycle
 from headway.core.policy import RetryConfig, RetryPolicy
@@ -58,7 +58,7 @@ class Subscription:
             key = _checked_key(self.dedup(event))
             return key, key
         if self.dedup is None:
-            key = f"{self.service}-{event.event_id or operation}"
+            key = f"{self.service}-{short_name(event.event_id or operation)}"
             return key, key
         ids = _ids(event.data, self.dedup)
         return idempotency_key(self.service, ids), exact_key(self.service, ids)

@@ -10,10 +10,10 @@ from datetime import datetime
 from typing import Any, NoReturn
 
 from headway.core.beginning import Beginning, Begun
-from headway.core.errors import ConfigurationError
+from headway.core.errors import ConfigurationError, UnsendableError
 from headway.core.letter import Letter
 from headway.core.writes import Document
-from headway.ports.bus import Bus, Delivery, Message, Then
+from headway.ports.bus import Bus, Delivery, HandedBack, Message, Then
 from headway.ports.commit import COMMITTED, LOST, Finish, Outcome, Unit
 from headway.ports.letters import Letters
 from headway.ports.records import DoneRecord
@@ -38,6 +38,22 @@ class BusOnly:
         self._letters = letters
 
     async def finish(self, units: Sequence[Unit]) -> Sequence[Finish]:
+        try:
+            return await self._finish(units)
+        except UnsendableError as error:
+            if len(units) == 1:
+                return [await self._unsendable(units[0], error)]
+        # One of them has something to send that can never be sent: the others go their way.
+        return [finish for unit in units for finish in await self.finish([unit])]
+
+    async def _unsendable(self, unit: Unit, error: UnsendableError) -> Finish:
+        if unit.letter is None:
+            return Finish(Outcome.REFUSED, error=error)
+        # Its letter cannot be written. The bus may still have a place for the event itself.
+        (ours,) = await self._bus.settle([(unit.delivery, HandedBack())])
+        return COMMITTED if ours else LOST
+
+    async def _finish(self, units: Sequence[Unit]) -> Sequence[Finish]:
         settlements: list[tuple[Delivery, Then]] = []
         outgoing: list[Message] = []
         letters: dict[str, list[Letter]] = {}

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from headway.core.errors import DocumentNotFoundError, WorkOverError
-from headway.core.event import Event, decode, encode
+from headway.core.event import Event, decode, encode, short_name
 from headway.core.lifecycle import Lifecycle
 from headway.core.routing import checked_name
 from headway.core.travel import Travel, instant
@@ -114,7 +114,7 @@ class Work:
         body = encode(Event(event_type, named, instant(buffer.around.now()), version, given))
         decode(body)  # what its receivers could not read is refused here, where it is made
         buffer.outgoing.append(
-            Message(body=body, travel=Travel(operation=named), event_type=event_type)
+            Message(body=body, travel=Travel(operation=short_name(named)), event_type=event_type)
         )
 
     def transaction(self, body: TransactionBody) -> None:

@@ -39,7 +39,11 @@ RAW: CodecOptions[RawBSONDocument] = CodecOptions(RawBSONDocument, tz_aware=True
 """Byte for byte: other clients know types that we do not."""
 _OLDEST = 13
 """The wire version of MongoDB 5.0: the first that can set fields of any name."""
-_USUAL = {"serverselectiontimeoutms": 5_000, "connecttimeoutms": 5_000}
+_USUAL: dict[str, Any] = {
+    "appname": "headway",
+    "connecttimeoutms": 5_000,
+    "serverselectiontimeoutms": 5_000,
+}
 _EXISTS = 48
 _REFUSES = frozenset({13, 18, 8000})
 """Unauthorized, AuthenticationFailed, and Atlas's word for both."""
@@ -66,6 +70,7 @@ class Link:
         self.database_name = unquote(urlsplit(url).path.removeprefix("/"))
         self._lock = asyncio.Lock()
         self._client: AsyncMongoClient[Raw] | None = None
+        self._options = {name.lower() for name, _ in parse_qsl(urlsplit(url).query)}
         self._is_fit = False
         self._is_closed = False
         self._known: set[str] = set()
@@ -97,7 +102,7 @@ class Link:
     async def shown(self, name: str) -> Collection:
         """Give a collection of the user's as the URL says that it is to be read."""
         collection = (await self.client()).get_database(self.database_name, codec_options=_CODECS)
-        concern = None if "readconcernlevel" in _options(self._url) else SEEN
+        concern = None if "readconcernlevel" in self._options else SEEN
         return collection.get_collection(
             checked(self.database_name, name), read_concern=concern, write_concern=SAFE
         )
@@ -154,10 +159,7 @@ class Link:
     def _made(self) -> AsyncMongoClient[Raw]:
         if self._url.startswith("mongodb://"):
             parse_uri(self._url, warn=False)  # or a misspelt option would only be a warning
-        given = _options(self._url)
-        usual: dict[str, Any] = {name: value for name, value in _USUAL.items() if name not in given}
-        if "appname" not in given:
-            usual["appname"] = "headway"
+        usual = {name: value for name, value in _USUAL.items() if name not in self._options}
         return AsyncMongoClient(self._url, retryWrites=True, **usual)
 
     async def _check(self, client: AsyncMongoClient[Raw]) -> None:
@@ -189,7 +191,3 @@ class Link:
     def _refused(self, why: str, cure: str) -> ConfigurationError:
         value = hidden(self._url)
         return ConfigurationError(f"{self._name}={value!r} is not accepted: {why}; {cure}")
-
-
-def _options(url: str) -> set[str]:
-    return {name.lower() for name, _ in parse_qsl(urlsplit(url).query, keep_blank_values=True)}

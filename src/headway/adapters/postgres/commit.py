@@ -20,7 +20,7 @@ import msgspec
 
 from headway.adapters.postgres import document_rows, records
 from headway.adapters.postgres.bodies import run_bodies
-from headway.adapters.postgres.link import AtCommitError, Link, MeanwhileError
+from headway.adapters.postgres.link import AtCommitError, Link, MeanwhileError, is_gone
 from headway.adapters.postgres.refusals import is_of_values
 from headway.adapters.postgres.values import check_id
 from headway.core.changes import Changes, Key
@@ -30,6 +30,9 @@ from headway.core.letter import requeued_letter
 from headway.core.writes import Document, target
 from headway.ports.commit import COMMITTED, DUPLICATE, Finish, Outcome, Unit
 
+_RERUNS = 2
+"""Of a unit in whose body the connection was lost. A body that ends it every time is refused."""
+
 
 class _UnexpectedError(Exception):
     """The group as a whole does not do."""
@@ -37,6 +40,10 @@ class _UnexpectedError(Exception):
 
 class _RefusedError(Exception):
     """A write or a body of one unit raised; the transaction is undone."""
+
+
+class _LostError(_RefusedError):
+    """The connection was lost while a body ran: the fault of the network, or of the body."""
 
 
 @dataclass(slots=True)
@@ -109,13 +116,28 @@ async def _together(connection: Any, units: Sequence[Unit]) -> list[Finish]:
 async def _alone(link: Link, unit: Unit) -> Finish:
     if unit.resumes:
         return COMMITTED
+    finish = await _tried(link, unit)
+    for _ in range(_RERUNS):
+        if not isinstance(finish, _LostError):
+            break
+        finish = await _tried(link, unit)
+    return finish if isinstance(finish, Finish) else _refused(finish)
+
+
+async def _tried(link: Link, unit: Unit) -> Finish | _LostError:
     try:
         return await link.run(lambda connection: _one(connection, unit), lends=bool(unit.bodies))
     except KeyTakenError as taken:
         return Finish(Outcome.REFUSED, error=taken)
+    except _LostError as lost:
+        return lost
     except (AtCommitError, _RefusedError) as refusal:
-        error = refusal.__cause__
-        return Finish(Outcome.REFUSED, error=error if isinstance(error, Exception) else None)
+        return _refused(refusal)
+
+
+def _refused(refusal: Exception) -> Finish:
+    error = refusal.__cause__
+    return Finish(Outcome.REFUSED, error=error if isinstance(error, Exception) else None)
 
 
 async def _one(connection: Any, unit: Unit) -> Finish:
@@ -138,7 +160,7 @@ async def _one(connection: Any, unit: Unit) -> Finish:
         try:
             await run_bodies(unit.bodies, connection)
         except Exception as error:  # a body is the user's own: it may raise anything
-            raise _RefusedError from error
+            raise (_LostError if is_gone(connection) else _RefusedError) from error
     return _committed(skipped)
 
 

@@ -7,7 +7,9 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from headway.core import metrics
+from headway.core.failure import words
 from headway.core.metric import Metric
+from headway.core.secrets import hidden
 from headway.ports.clock import Clock
 from headway.ports.places import Count
 
@@ -31,11 +33,12 @@ class PlacesCollector(Collector):
     def collect(self) -> Iterable[GaugeMetricFamily]:
         try:
             count = self._count()
-        except Exception:  # whatever the driver of some engine raises: none is imported here
-            # Said once for each outage: the scrapes go on, and the gauge tells the rest.
+        except Exception as error:  # noqa: BLE001 (whatever a driver raises: none is imported)
+            # Said once for each outage, in one line: scrapes go on, and the gauge tells the rest.
             if self._was_up:
-                logging.getLogger("headway").exception(
-                    "the engine could not be asked for its counts; %s is 0 until it can",
+                logging.getLogger("headway").error(  # noqa: TRY400 (see above)
+                    "The engine could not be asked for its counts (%s); %s is 0 until it can",
+                    hidden(words(error)) or type(error).__name__,
                     metrics.ENGINE_UP.name,
                 )
             self._was_up = False
@@ -51,7 +54,8 @@ class PlacesCollector(Collector):
         letters = _family(metrics.FAILED_LETTERS)
         for one in count.queues:
             depth.add_metric([one.queue, "ready"], one.ready)
-            depth.add_metric([one.queue, "leased"], one.leased)
+            if count.counts_leased:
+                depth.add_metric([one.queue, "leased"], one.leased)
             depth.add_metric([one.queue, "delayed"], one.delayed)
             depth.add_metric([one.queue, "parked"], one.parked)
             depth.add_metric([one.queue, "held"], one.held)
@@ -61,8 +65,10 @@ class PlacesCollector(Collector):
                 oldest.add_metric([one.queue], max(age, 0.0))  # clocks of two machines may differ
         for queue, number in count.failed.items():
             letters.add_metric([queue], number)
-        up, workers = _family(metrics.ENGINE_UP, 1), _family(metrics.WORKERS, count.workers)
-        return [up, depth, oldest, suspects, letters, workers]
+        found = [_family(metrics.ENGINE_UP, 1), depth, oldest, suspects, letters]
+        if count.workers is not None:
+            found.append(_family(metrics.WORKERS, count.workers))
+        return found
 
 
 def _family(metric: Metric, value: float | None = None) -> GaugeMetricFamily:

@@ -14,14 +14,17 @@ from headway.adapters.rabbitmq.arriving import delivery_of, due_later
 from headway.adapters.rabbitmq.desk import Desk
 from headway.adapters.rabbitmq.errands import Errands
 from headway.adapters.rabbitmq.io import IoThread
+from headway.adapters.rabbitmq.moving import Mover
+from headway.adapters.rabbitmq.outgoing import Outgoing
 from headway.adapters.rabbitmq.pulse import Pulse
 from headway.adapters.rabbitmq.queues import Queues
-from headway.adapters.rabbitmq.sending import NotPublishedError, Outgoing, Sender
+from headway.adapters.rabbitmq.sending import Sender
 from headway.adapters.rabbitmq.sources import Arrived
 from headway.adapters.rabbitmq.suspects import Held, Suspects
 from headway.adapters.rabbitmq.taking import Taker
 from headway.adapters.rabbitmq.topology import worker_queue
 from headway.adapters.rabbitmq.windows import Windows
+from headway.core.errors import ConfigurationError
 from headway.ports.bus import (
     SUSPECT_AFTER,
     Delivery,
@@ -37,6 +40,7 @@ from headway.ports.clock import Clock
 _LOG = logging.getLogger("headway")
 _FAREWELL = 5.0
 _LAST_ACKS = timedelta(milliseconds=100)
+_BETWEEN_DECLARATIONS = timedelta(seconds=10)
 
 
 class RabbitBus:
@@ -66,15 +70,17 @@ class RabbitBus:
             self._io, parameters, alive=worker_queue(token), redeclare=self._redeclare
         )
         self._windows = Windows(self._taker, clock)
-        self._pulse = Pulse(self._io, self._taker, self.send, clock, every=pulse)
+        self._pulse = Pulse(self._io, self._taker.consumers, self.send, clock, every=pulse)
         self._suspects = Suspects(desk, clock, token, time_to_come_back)
         self._queues = Queues(desk, exchange, has_store=has_store)
         self._taken: dict[Held, Delivery] = {}
         """What is in hand, to hand it back in the end."""
+        self._mover = Mover(self.send, self._taker, self._taken)
         self._judged: list[Delivery] = []
         """Suspects of which the begins are known, until they are taken."""
         self._errands = Errands(clock)
         self._taking = False
+        self._declaring = False
         self._closed = False
         self.before_close: Callable[[], Awaitable[None]] | None = None
         """Lets go of what needs this bus to the end: the letters in somebody's hands."""
@@ -85,12 +91,22 @@ class RabbitBus:
         await self._queues.declare(queues)
 
     def _redeclare(self) -> None:
-        self._errands.send(self._declare_again())
+        if not self._declaring:
+            self._declaring = True
+            self._errands.send(self._declare_again())
 
     async def _declare_again(self) -> None:
-        await self._errands.insist(self._queues.declare)
+        """Declare until it works; whatever is there meanwhile is consumed from."""
+        while True:
+            try:
+                await self._errands.insist(self._queues.declare)
+                break
+            except ConfigurationError as error:
+                _LOG.error("What was gone cannot be declared anew: %s", error)
+                await self._clock.wait(_BETWEEN_DECLARATIONS)
+        self._declaring = False
         for source in self._queues.sources():
-            self._io.call(partial(self._taker.consume_again, source))
+            self._io.call(partial(self._taker.consumers.consume_again, source))
 
     # Publishing
 
@@ -137,7 +153,7 @@ class RabbitBus:
             sources = self._windows.shut(self._idle)
             if sources:
                 moves = await self._stop_taking(sources)
-                await self._errands.insist(partial(self._move, moves))
+                await self._errands.insist(partial(self._mover.move, moves))
 
     async def _stop_taking(self, sources: Sequence[str]) -> list[tuple[Delivery, Outgoing]]:
         """Have no more delivered of some queues; say how to hand back what is here of them."""
@@ -157,19 +173,25 @@ class RabbitBus:
         for one in arrived:
             delivery = delivery_of(one)
             self._taken[one.epoch, one.tag] = delivery
-            if delivery.queue != one.source:
-                self._errands.send(self._judge(delivery))
-            elif delivery.returns >= SUSPECT_AFTER:
-                moves.append((delivery, outgoing.suspected(delivery)))
-            elif (due := due_later(one, self._clock.now())) is not None:
-                again = outgoing.later(
-                    delivery, delivery.travel, due, self._clock.now(), returns=delivery.returns
-                )
-                moves.append((delivery, again))
-            else:
-                found.append(delivery)
+            try:
+                if delivery.queue != one.source:
+                    self._errands.send(self._judge(delivery))
+                elif delivery.spoilt:
+                    found.append(delivery)  # it is never run: it ends as a letter
+                elif delivery.returns >= SUSPECT_AFTER:
+                    moves.append((delivery, outgoing.suspected(delivery)))
+                elif (due := due_later(one, now := self._clock.now())) is not None:
+                    again = outgoing.later(
+                        delivery, delivery.travel, due, now, returns=delivery.returns
+                    )
+                    moves.append((delivery, again))
+                else:
+                    found.append(delivery)
+            except Exception as error:  # noqa: BLE001 (all of them have been taken out already)
+                why = f"it cannot be moved: {error!r}"
+                found.append(msgspec.structs.replace(delivery, spoilt=why))
         if moves:
-            self._errands.send(self._errands.insist(partial(self._move, moves)))
+            self._errands.send(self._errands.insist(partial(self._mover.move, moves)))
         return found
 
     async def _judge(self, delivery: Delivery) -> None:
@@ -216,38 +238,17 @@ class RabbitBus:
                 begun.append((delivery, isinstance(then, HandedBack)))
         if moves:
             try:
-                await self._move(moves)
+                await self._mover.move(moves)
             except BaseException:
                 # Nobody knows what became of it: the same may be asked again.
                 taken.update({each.receipt: each for each, _ in moves})
                 taken.update({d.receipt: d for d, _ in settlements if d.receipt in done})
                 raise
         if done:
-            self._acknowledge(done)
+            self._mover.acknowledge(done)
         for delivery, taken_back in begun:
             await self._suspects.end(delivery.receipt, delivery, taken_back=taken_back)
         return answers
-
-    async def _move(self, moves: Sequence[tuple[Delivery, Outgoing]]) -> None:
-        """Publish first, acknowledge then."""
-        if not moves:
-            return
-        routed = await self.send([message for _, message in moves])
-        helds = []
-        for (delivery, message), is_routed in zip(moves, routed, strict=True):
-            if not is_routed:
-                raise NotPublishedError(
-                    f"no queue took what was for {message.routing_key!r}: it was deleted"
-                )
-            self._taken.pop(delivery.receipt, None)
-            helds.append(delivery.receipt)
-        self._acknowledge(helds)
-
-    def _acknowledge(self, helds: Sequence[Held]) -> None:
-        # Whatever has been lost since comes back to somebody, and its record recognises it.
-        tags = [tag for epoch, tag in helds if self._taker.is_ours(epoch, tag)]
-        if tags:
-            self._taker.acknowledge(tags)
 
     async def resume(self, queue: str) -> int:  # noqa: ARG002 (of the port)
         """Parked events come back by themselves, when their probe is due."""
@@ -269,7 +270,7 @@ class RabbitBus:
                 if self._taking:
                     self._errands.cancel()
                     # First, or what is handed back would come again at once.
-                    await self._move(await self._stop_taking(self._taker.sources()))
+                    await self._mover.move(await self._stop_taking(self._taker.sources()))
                     taken = tuple(self._taken.values())
                     await self.settle([(each, HandedBack()) for each in taken])
                     # RabbitMQ may drop acknowledgements of a channel that closes right after them.

@@ -49,9 +49,7 @@ def read(channel: BlockingChannel) -> Catalogue:
         return found
 
 
-def add(
-    channel: BlockingChannel, queues: Sequence[Queue], *, has_store: bool = False
-) -> Catalogue:
+def add(channel: BlockingChannel, queues: Sequence[Queue], *, has_store: bool = False) -> Catalogue:
     """Take queues into the catalogue; what others declared stays."""
     channel.confirm_delivery()
     with _locked(channel):

@@ -2,15 +2,14 @@
 
 import pika
 
-_HEARTBEAT = 10
+HEARTBEAT = 10
 """Seconds. A connection whose other end is gone without a word is noticed within three of them."""
 
 
-def parameters(url: str) -> pika.ConnectionParameters:
-    """Read the URL of a broker; `heartbeat` and other options of pika's may be given in it."""
+def parameters(url: str, heartbeat: int = HEARTBEAT) -> pika.ConnectionParameters:
+    """Read the URL of a broker, which has no options: whoever reads settings refuses them."""
     found = pika.URLParameters(url)
-    if "heartbeat=" not in url:
-        found.heartbeat = _HEARTBEAT
+    found.heartbeat = heartbeat
     found.connection_attempts = 1
     found.client_properties = {"connection_name": "headway"}
     return found

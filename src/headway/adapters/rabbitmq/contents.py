@@ -8,17 +8,16 @@ from typing import Any, NamedTuple
 import msgspec
 import pika
 
-from headway.adapters.rabbitmq import headers
-from headway.adapters.rabbitmq.outgoing import DIRECT
-from headway.adapters.rabbitmq.sending import Outgoing
+from headway.adapters.rabbitmq import headers, writing
+from headway.adapters.rabbitmq.outgoing import DIRECT, Outgoing, short
 from headway.adapters.rabbitmq.topology import work_queue_of
+from headway.adapters.rabbitmq.writing import UNDATED
 from headway.core.action import Reason
 from headway.core.errors import CrashLoopError, MalformedEventError
 from headway.core.event import open_envelope
 from headway.core.letter import Letter, write_letter
 from headway.core.travel import Travel
 
-LETTER = "headway.letter"
 RENEWED = "headway-renewed"
 """How often a message was published anew, because it had been given back so often."""
 _DIED_IN = "headway-died-in"
@@ -31,10 +30,8 @@ _LIMIT = "delivery_limit"
 _PERSISTENT = 2
 _ID_LENGTH = 24
 _LONGEST_HEADER = 1_000
-_UNDATED = datetime(1970, 1, 1, tzinfo=UTC)
 _NOT_COPIED = frozenset({_COUNT, "CC", "BCC"})
 """A copy has to go to its one queue, and its deliveries are counted anew."""
-_LETTER = msgspec.json.Decoder(Letter)
 
 Headers = Mapping[str, Any]
 
@@ -58,18 +55,6 @@ class _Death(NamedTuple):
     at: datetime
 
 
-def stored(queue: str, letter: Letter) -> Outgoing:
-    """Make the message that a letter is kept as."""
-    properties = pika.BasicProperties(
-        content_type="application/json",
-        delivery_mode=_PERSISTENT,
-        type=LETTER,
-        message_id=letter.letter_id if len(letter.letter_id.encode()) <= 255 else None,  # noqa: PLR2004
-        timestamp=int(written_at(letter).timestamp()),
-    )
-    return Outgoing(DIRECT, queue, msgspec.json.encode(letter), properties)
-
-
 def renewed(queue: str, properties: pika.BasicProperties, body: bytes) -> Outgoing:
     """Make the copy that takes the place of a message, as if nobody had ever looked at it."""
     held: Headers = properties.headers or {}
@@ -80,19 +65,19 @@ def renewed(queue: str, properties: pika.BasicProperties, body: bytes) -> Outgoi
     kept = {name: value for name, value in kept.items() if not name.startswith("x-")}
     kept[RENEWED] = renewals(held) + 1
     copy = pika.BasicProperties(
-        content_type=properties.content_type,
-        content_encoding=properties.content_encoding,
+        content_type=short(properties.content_type),
+        content_encoding=short(properties.content_encoding),
         headers={name: value for name, value in kept.items() if _can_be_sent(name, value)},
         delivery_mode=_PERSISTENT,
         priority=properties.priority,
-        correlation_id=properties.correlation_id,
-        reply_to=properties.reply_to,
+        correlation_id=short(properties.correlation_id),
+        reply_to=short(properties.reply_to),
         # No expiration: it stays until somebody decides.
-        message_id=properties.message_id,
+        message_id=short(properties.message_id),
         timestamp=properties.timestamp,
-        type=properties.type,
+        type=short(properties.type),
         # No user_id: the broker refuses everybody's but our own.
-        app_id=properties.app_id,
+        app_id=short(properties.app_id),
     )
     return Outgoing(DIRECT, queue, body, copy)
 
@@ -108,21 +93,11 @@ def renewals(held: Headers) -> int:
     return count if isinstance(count, int) and count > 0 else 0
 
 
-def written_at(letter: Letter) -> datetime:
-    """Say when a letter was written; of one that somebody made by hand nobody may know."""
-    try:
-        at = datetime.fromisoformat(letter.timestamp)
-    except ValueError:
-        return _UNDATED
-    return at if at.tzinfo is not None else at.replace(tzinfo=UTC)
-
-
 def show(failed: str, properties: pika.BasicProperties, body: bytes) -> Shown:
     """Make whatever it is into a letter; nothing is too odd to be shown."""
     held: Headers = properties.headers or {}
     death = _death(held)
-    ours = properties.type == LETTER or (properties.type is None and death is None)
-    letter = _written(body) if ours else None
+    letter = writing.read(properties, body, is_dead=death is not None)
     if letter is not None:
         return Shown(letter, True, True, _digest(letter), renewals(held))  # noqa: FBT003
     letter, is_named = _unwritten(failed, properties, body, death)
@@ -133,14 +108,6 @@ def numbered(letter: Letter, number: int) -> Letter:
     """Name a letter that is like another, and still not the same."""
     name = sha256(f"{letter.letter_id}:{number}".encode()).hexdigest()[:_ID_LENGTH]
     return msgspec.structs.replace(letter, letter_id=name)
-
-
-def _written(body: bytes) -> Letter | None:
-    try:
-        letter = _LETTER.decode(body)
-    except (msgspec.MsgspecError, UnicodeError, RecursionError):
-        return None
-    return letter if letter.letter_id else None
 
 
 def _unwritten(
@@ -159,7 +126,7 @@ def _unwritten(
         reason=Reason.CRASH_LOOP if limit else Reason.MALFORMED,
         last_error=_why(failed, death),
         error_type=(CrashLoopError if limit else MalformedEventError).__name__,
-        now=_UNDATED if death is None and properties.timestamp is None else _at(properties, death),
+        now=UNDATED if death is None and properties.timestamp is None else _at(properties, death),
         headers=_own_headers(properties.headers or {}),
     )
     if travel.operation and death is not None:
@@ -218,14 +185,14 @@ def _at(properties: pika.BasicProperties, death: _Death | None) -> datetime:
     try:
         return datetime.fromtimestamp(properties.timestamp, UTC)
     except (OverflowError, OSError, ValueError, TypeError):
-        return _UNDATED
+        return UNDATED
 
 
 def _instant(value: object) -> datetime:
     try:
         at = value if isinstance(value, datetime) else datetime.fromisoformat(str(value))
     except ValueError:
-        return _UNDATED
+        return UNDATED
     return at if at.tzinfo is not None else at.replace(tzinfo=UTC)
 
 

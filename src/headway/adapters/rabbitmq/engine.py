@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from headway.adapters.rabbitmq.bus import RabbitBus
-from headway.adapters.rabbitmq.connecting import parameters
+from headway.adapters.rabbitmq.connecting import HEARTBEAT, parameters
 from headway.adapters.rabbitmq.desk import Desk
 from headway.adapters.rabbitmq.letters import RabbitLetters
 from headway.adapters.rabbitmq.places import RabbitPlaces
@@ -22,14 +22,20 @@ class RabbitParts:
 
 
 def rabbitmq_parts(
-    url: str, clock: Clock, chance: Chance, *, exchange: str = EXCHANGE, has_store: bool = False
+    url: str,
+    clock: Clock,
+    chance: Chance,
+    *,
+    exchange: str = EXCHANGE,
+    has_store: bool = False,
+    heartbeat: int = HEARTBEAT,
 ) -> RabbitParts:
     """Give the parts of one worker process; connections are made when they are first needed.
 
     `bus.close` lets go of all of them. `has_store`: there is one beside it; the queues that are
     declared remember that, for whoever decides about their letters without one.
     """
-    how = parameters(url)
+    how = parameters(url, heartbeat)
     desk = Desk(how)
     bus = RabbitBus(how, clock, chance, exchange=exchange, desk=desk, has_store=has_store)
     letters = RabbitLetters(how, desk, clock, send=bus.send, publish=bus.publish)

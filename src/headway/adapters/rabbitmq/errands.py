@@ -37,7 +37,7 @@ class Errands:
             except ConfigurationError as error:
                 # Rights or settings were changed under a worker that runs: somebody will mend it.
                 if not refused:
-                    _LOG.error("RabbitMQ refuses what it did before: %s", error)  # noqa: TRY400
+                    _LOG.error("RabbitMQ refuses what it did before: %s", error)
                 refused = True
                 await self._clock.wait(_PAUSE)
             except (ConnectionError, AMQPError) as error:

@@ -158,6 +158,9 @@ def _history(headers: Headers) -> tuple[AttemptRecord, ...]:
     if value is None:
         return ()
     try:
-        return _HISTORY.decode(str(value))
+        history = _HISTORY.decode(str(value))
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise MalformedEventError(f"the header {HISTORY} cannot be read: {error}") from None
+    for attempt in history:
+        _instant({HISTORY: attempt.at}, HISTORY)
+    return history

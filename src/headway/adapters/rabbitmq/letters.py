@@ -18,14 +18,14 @@ from functools import partial
 import pika
 
 from headway.adapters.rabbitmq import catalogue
-from headway.adapters.rabbitmq.contents import stored, written_at
 from headway.adapters.rabbitmq.desk import Desk
 from headway.adapters.rabbitmq.looking import Found, Look
 from headway.adapters.rabbitmq.looks import Looks, Send
 from headway.adapters.rabbitmq.scanning import QueueHeldError
 from headway.adapters.rabbitmq.sending import NotPublishedError
 from headway.adapters.rabbitmq.session import LostError, Session
-from headway.core.errors import ConfigurationError, LetterGoneError
+from headway.adapters.rabbitmq.writing import SHORTEST_CASE_FILE, apart, stored, written_at
+from headway.core.errors import ConfigurationError, LetterGoneError, UnsendableError
 from headway.core.letter import Letter
 from headway.ports.bus import Message
 from headway.ports.clock import Clock
@@ -126,7 +126,14 @@ class RabbitLetters:
 
     async def write(self, queue: str, letters: Sequence[Letter]) -> None:
         """Store letters. One that is there already is there twice then, until somebody reads it."""
-        routed = await self._send([stored(queue, letter) for letter in letters])
+        try:
+            routed = await self._send([stored(queue, letter) for letter in letters])
+        except UnsendableError:
+            if len(letters) > 1:
+                for letter in letters:
+                    await self.write(queue, [letter])
+                return
+            routed = await self._send([apart(queue, letters[0], SHORTEST_CASE_FILE)])
         if not all(routed):
             raise NotPublishedError(
                 f"no queue took a letter for {queue!r}: the failed queue was deleted; start its "

@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 import pika
 from pika.channel import Channel
+from pika.exceptions import StreamLostError
 
 from headway.adapters.rabbitmq.connecting import words
 from headway.adapters.rabbitmq.io import IoThread
@@ -18,6 +19,8 @@ from headway.core.secrets import hidden
 _LOG = logging.getLogger("headway")
 _FIRST_PAUSE = 0.1
 _LONGEST_PAUSE = 2.0
+_STEADY = 1.0
+"""Seconds for which a channel has to be open, before the next pause is short again."""
 
 
 class Link:
@@ -28,7 +31,7 @@ class Link:
         parameters: Of the connection.
         purpose: What the log calls it.
         opened: Called with every new channel.
-        lost: Called when a channel that was opened is gone.
+        lost: Called with the reason when a channel that was opened is gone.
     """
 
     def __init__(
@@ -38,7 +41,7 @@ class Link:
         *,
         purpose: str,
         opened: Callable[[Channel], None],
-        lost: Callable[[], None],
+        lost: Callable[[Exception], None],
     ) -> None:
         self._io = io
         self._parameters = parameters
@@ -48,6 +51,7 @@ class Link:
         self._connection: Connection | None = None
         self._channel: Channel | None = None
         self._pause = _FIRST_PAUSE
+        self._opened_at = 0.0
         self._gone_since: float | None = None
         self._closing: Callable[[], None] | None = None
         self.blocked = False
@@ -74,11 +78,11 @@ class Link:
         connection = self._connection
         if connection is None:
             closed()
+        elif connection.is_open and self.blocked:
+            # The broker reads nothing from here, not even a farewell. pika shows no other way.
+            connection._terminate_stream(StreamLostError("let go"))  # noqa: SLF001
         elif connection.is_open:
             connection.close()
-            if self.blocked:  # the broker reads nothing from here, not even a farewell
-                self._closing = lambda: None
-                closed()
         # Otherwise it is being opened: `_connected` or `_refused` comes by.
 
     def renew(self, why: str) -> None:
@@ -104,7 +108,7 @@ class Link:
     def _channel_opened(self, channel: Channel) -> None:
         self._channel = channel
         channel.add_on_close_callback(self._channel_closed)
-        self._pause = _FIRST_PAUSE
+        self._opened_at = time.monotonic()
         if self._gone_since is not None:
             away, self._gone_since = time.monotonic() - self._gone_since, None
             _LOG.warning(
@@ -116,7 +120,7 @@ class Link:
         if channel is not self._channel:
             return
         self._channel = None
-        self._lost()
+        self._lost(reason)
         connection = self._connection
         if connection is not None and connection.is_open and self._closing is None:
             _LOG.warning(
@@ -138,7 +142,7 @@ class Link:
             return
         if self._channel is not None:
             self._channel = None
-            self._lost()
+            self._lost(reason)
         self.blocked = False
         self._connection = None
         if self._closing is not None:
@@ -157,6 +161,9 @@ class Link:
         self._io.later(pause, self.connect)
 
     def _next_pause(self) -> float:
+        if self._opened_at and time.monotonic() - self._opened_at >= _STEADY:
+            self._pause = _FIRST_PAUSE
+        self._opened_at = 0.0
         pause, self._pause = self._pause, min(self._pause * 2, _LONGEST_PAUSE)
         return pause
 

@@ -15,9 +15,10 @@ from pika.exceptions import AMQPError, ChannelClosedByBroker
 from headway.adapters.rabbitmq.contents import renewed
 from headway.adapters.rabbitmq.desk import LOCKED, NOT_FOUND, is_refused
 from headway.adapters.rabbitmq.looking import Found, Look, Settling
+from headway.adapters.rabbitmq.outgoing import Outgoing
 from headway.adapters.rabbitmq.scanning import Page, Scan, lock_of
-from headway.adapters.rabbitmq.sending import Outgoing
 from headway.adapters.rabbitmq.session import LostError, Session
+from headway.core.errors import UnsendableError
 from headway.ports.clock import Clock
 
 _LOG = logging.getLogger("headway")
@@ -178,7 +179,12 @@ class Looks:
                 async with asyncio.timeout(_RENEWED_WITHIN):
                     routed = await self._send(copies)
             except TimeoutError:
-                return  # the originals go back; copies that come after all are recognised
+                # The originals go back as before; copies that come after all are recognised.
+                await self._session.do(lambda _: scan.give_back())
+                return
+            except UnsendableError as error:
+                _LOG.warning("Messages of %s cannot be published anew: %s", scan.queue, error)
+                return
             if not all(routed):
                 return  # the queue was deleted, and these with it
             originals = [(each.page, each.tag) for each in taken]

@@ -1,12 +1,12 @@
 """Messages as they leave: to the exchange, to a queue, into a delay, to the suspects."""
 
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 import pika
 
 from headway.adapters.rabbitmq import headers
-from headway.adapters.rabbitmq.sending import Outgoing
 from headway.adapters.rabbitmq.topology import STEPS, delay_name, step_for, suspects_of
 from headway.core.routing import routing_key
 from headway.core.travel import Travel
@@ -15,6 +15,16 @@ from headway.ports.bus import Delivery, Message
 DIRECT = ""
 """The broker's own exchange: the routing key is the name of a queue."""
 _PERSISTENT = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Outgoing:
+    """A message as the broker gets it."""
+
+    exchange: str
+    routing_key: str
+    body: bytes
+    properties: pika.BasicProperties
 
 
 def event(message: Message, exchange: str) -> Outgoing:
@@ -61,6 +71,11 @@ def _properties(
         content_type="application/json",
         delivery_mode=_PERSISTENT,
         message_id=headers.message_id(travel),
-        type=event_type or None,
+        type=short(event_type),
         headers=written or None,
     )
+
+
+def short(text: str | None) -> str | None:
+    """Give a text that can be a property; what is empty or too long is left out."""
+    return text if text and len(text.encode()) <= headers.LONGEST_SHORT else None

@@ -53,6 +53,8 @@ class RabbitPlaces:
             failed=failed,
             done=0,
             accepted=None,
+            workers=None,
+            counts_leased=False,
             in_hand=any(depths[each].consumers for each in names),
             remembers=False,
         )

@@ -1,7 +1,7 @@
 """What comes beside a message, read from its bytes: the headers, and the message id.
 
-Only what is ours is read, and the count of deliveries. Of all else, such as the broker's own history
-or what other programs write, nothing is made: whatever it is, it can do no harm.
+Only what is ours is read, and the count of deliveries. Of all else, such as the broker's own
+history or what other programs write, nothing is made: whatever it is, it can do no harm.
 """
 
 from struct import Struct

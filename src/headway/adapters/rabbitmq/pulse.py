@@ -11,10 +11,10 @@ from functools import partial
 
 import pika
 
+from headway.adapters.rabbitmq.consuming import Consumers
 from headway.adapters.rabbitmq.io import IoThread
-from headway.adapters.rabbitmq.outgoing import DIRECT
-from headway.adapters.rabbitmq.sending import NotPublishedError, Outgoing
-from headway.adapters.rabbitmq.taking import Taker
+from headway.adapters.rabbitmq.outgoing import DIRECT, Outgoing
+from headway.adapters.rabbitmq.sending import NotPublishedError
 from headway.ports.clock import Clock
 
 _LOG = logging.getLogger("headway")
@@ -27,20 +27,20 @@ class Pulse:
     def __init__(
         self,
         io: IoThread,
-        taker: Taker,
+        consumers: Consumers,
         send: Callable[[Sequence[Outgoing]], Awaitable[Sequence[bool]]],
         clock: Clock,
         *,
         every: timedelta = timedelta(seconds=5),
     ) -> None:
         self._io = io
-        self._taker = taker
+        self._consumers = consumers
         self._send = send
         self._clock = clock
         self._every = every
         self._missed = 0
         self.proven: datetime | None = None
-        """When something last arrived the whole way."""
+        """When something last arrived the whole way, and every queue was consumed from."""
 
     async def run(self) -> None:
         while True:
@@ -51,21 +51,23 @@ class Pulse:
                 _LOG.debug("No pulse: %s", error)  # publishing says so itself
 
     async def beat(self) -> None:
-        before = self._taker.beats
-        beat = Outgoing(DIRECT, self._taker.alive, b"", pika.BasicProperties())
+        alive = self._consumers.alive
+        before = alive.beats
+        beat = Outgoing(DIRECT, alive.queue, b"", pika.BasicProperties())
         (routed,) = await self._send([beat])
         if not routed:
             return  # not connected, or only just: the queue is not there yet
         for _ in range(10):
-            if self._taker.beats > before:
+            if alive.beats > before:
                 break
             await self._clock.wait(self._every / 10)
-        if self._taker.beats > before:
+        if alive.beats > before:
             self._missed = 0
-            self.proven = self._clock.now()
+            if self._consumers.is_complete:
+                self.proven = self._clock.now()
             return
         self._missed += 1
         if self._missed >= _MISSED:
             self._missed = 0
             why = f"{_MISSED} messages to itself did not arrive"
-            self._io.call(partial(self._taker.renew, why))
+            self._io.call(partial(self._consumers.link.renew, why))

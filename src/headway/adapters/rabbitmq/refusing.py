@@ -5,10 +5,10 @@ Sent again it would have the same answer, and everything behind it would wait fo
 """
 
 import re
-from dataclasses import dataclass
 
-import pika
 from pika.exceptions import ChannelClosedByBroker, ConnectionClosedByBroker
+
+from headway.adapters.rabbitmq.outgoing import Outgoing
 
 FORBIDDEN, NOT_FOUND, PRECONDITION = 403, 404, 406
 _NOT_TAKEN = frozenset({PRECONDITION, 501, 502, 505})
@@ -18,16 +18,6 @@ _NOT_THERE = frozenset({FORBIDDEN, NOT_FOUND})
 _FRAME = 8 + 12
 """Bytes of the frame of the properties that are none of theirs."""
 _LARGEST = re.compile(r"max size (\d+)")
-
-
-@dataclass(frozen=True, slots=True)
-class Outgoing:
-    """A message as the broker gets it."""
-
-    exchange: str
-    routing_key: str
-    body: bytes
-    properties: pika.BasicProperties
 
 
 def code_of(reason: BaseException | None) -> int:

@@ -4,41 +4,41 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import takewhile
 
 import pika
 from pika.channel import Channel
+from pika.exceptions import AMQPConnectionError, ChannelWrongStateError
 
 from headway.adapters.rabbitmq.io import IoThread
 from headway.adapters.rabbitmq.link import Link
+from headway.adapters.rabbitmq.outgoing import Outgoing
+from headway.adapters.rabbitmq.refusing import (
+    is_about_a_message,
+    is_about_the_exchange,
+    largest_body,
+    why_not,
+)
+from headway.core.errors import UnsendableError
 
 WINDOW = 1_000
 """Messages that may be on their way unconfirmed; after a lost connection so many are sent again."""
 _PATIENCE = 10.0
 """Seconds that a caller waits for a connection, before publishing is given up."""
 _LOOK_EVERY = 1.0
+_FORGIVEN = 3
+_LONGEST_REASON = 300
 
 
 class NotPublishedError(ConnectionError):
     """The broker was away, or refused: whether anything was stored is not known."""
 
 
-@dataclass(frozen=True, slots=True)
-class Outgoing:
-    """A message as the broker gets it."""
-
-    exchange: str
-    routing_key: str
-    body: bytes
-    properties: pika.BasicProperties
-
-
 class _Batch:
     """Messages that one caller waits for."""
 
-    __slots__ = ("error", "future", "left", "loop", "routed", "waits_since", "withdrawn")
+    __slots__ = ("error", "future", "left", "loop", "losses", "routed", "waits_since", "withdrawn")
 
     def __init__(self, count: int) -> None:
         self.loop = asyncio.get_running_loop()
@@ -47,7 +47,14 @@ class _Batch:
         self.routed = [True] * count
         self.error: Exception | None = None
         self.withdrawn = False
+        self.losses = 0
         self.waits_since = time.monotonic()
+
+    def lost(self) -> None:
+        """Its connection is gone; whoever has lost several does not wait anew for each."""
+        self.losses += 1
+        if self.losses <= _FORGIVEN:
+            self.waits_since = time.monotonic()
 
     def one_less(self) -> None:
         self.left -= 1
@@ -84,6 +91,11 @@ class Sender:
         self._next_tag = 1
         self._waiting: deque[_Item] = deque()
         self._unconfirmed: dict[int, _Item] = {}
+        self._alone = 0
+        """So many are sent one at a time: the broker refused one of them, and did not say which."""
+        self._frame = 0
+        self._largest: int | None = None
+        """Up to which size the broker takes messages, if it has said so."""
         self._timer: object | None = None
 
     @property
@@ -124,26 +136,54 @@ class Sender:
         self._waiting = deque(item for item in self._waiting if item[0] is not batch)
 
     def _pump(self) -> None:
-        channel, waiting, unconfirmed = self._channel, self._waiting, self._unconfirmed
+        channel, unconfirmed = self._channel, self._unconfirmed
         if channel is None or not channel.is_open:
             return
-        while waiting and len(unconfirmed) < WINDOW:
-            item = waiting.popleft()
+        while self._waiting and len(unconfirmed) < (1 if self._alone else WINDOW):
+            item = self._waiting.popleft()
             message = item[2]
+            why = why_not(message, self._frame, self._largest)
+            if why is not None:
+                self._refuse(item, why)
+                continue
+            # Before it is sent: if the connection is lost over it, it is sent again.
             unconfirmed[self._next_tag] = item
-            self._next_tag += 1
-            channel.basic_publish(
-                message.exchange,
-                message.routing_key,
-                message.body,
-                message.properties,
-                mandatory=True,
-            )
+            try:
+                channel.basic_publish(
+                    message.exchange,
+                    message.routing_key,
+                    message.body,
+                    message.properties,
+                    mandatory=True,
+                )
+            except (AMQPConnectionError, ChannelWrongStateError):
+                return  # `_lost` comes by
+            except Exception as error:  # noqa: BLE001 (whatever pika cannot write; nothing was sent)
+                del unconfirmed[self._next_tag]
+                self._refuse(item, f"it cannot be written: {error!r}")
+            else:
+                self._next_tag += 1
+
+    def _refuse(self, item: _Item, why: str) -> None:
+        """Fail a batch for good: one of its messages can never be sent."""
+        if self._alone:
+            self._alone -= 1
+        batch, _, message = item
+        self._fail(
+            [batch],
+            UnsendableError(
+                f"a message for {message.routing_key[:100]!r} cannot be sent to RabbitMQ at "
+                f"{self._link.address}: {why[:_LONGEST_REASON]}"
+            ),
+        )
+
+    def _fail(self, batches: Sequence[_Batch], error: Exception) -> None:
+        for batch in batches:
+            batch.fail(error)
+        self._waiting = deque(item for item in self._waiting if not item[0].withdrawn)
 
     def _opened(self, channel: Channel) -> None:
-        if self._timer is not None:
-            self._io.never_mind(self._timer)
-            self._timer = None
+        self._frame = channel.connection.params.frame_max
         channel.add_on_return_callback(self._returned)
         channel.confirm_delivery(self._confirmed, callback=partial(self._confirming, channel))
 
@@ -152,15 +192,34 @@ class Sender:
         self._next_tag = 1
         self._pump()
 
-    def _lost(self) -> None:
+    def _lost(self, reason: Exception) -> None:
         self._channel = None
+        sent, self._unconfirmed = list(self._unconfirmed.values()), {}
+        self._largest = largest_body(reason)
+        if is_about_a_message(reason):
+            if len(sent) == 1:
+                self._blame(sent.pop(), reason)
+            self._alone = len(sent)
         # Nobody knows which of these were stored. Sent again they have the same ids.
-        again = [item for item in self._unconfirmed.values() if not item[0].withdrawn]
+        again = [item for item in sent if not item[0].withdrawn]
         for batch, _, _ in again:
-            batch.waits_since = time.monotonic()
-        self._unconfirmed = {}
+            batch.lost()
         self._waiting.extendleft(reversed(again))
         self._watch()
+
+    def _blame(self, item: _Item, reason: Exception) -> None:
+        """It was on its way alone when the broker closed the channel because of a message."""
+        if not is_about_the_exchange(reason):
+            self._refuse(item, str(reason))
+            return
+        exchange = item[2].exchange
+        self._fail(
+            [item[0], *(batch for batch, _, other in self._waiting if other.exchange == exchange)],
+            NotPublishedError(
+                f"RabbitMQ at {self._link.address} takes nothing for the exchange {exchange!r}: "
+                f"{reason}"
+            ),
+        )
 
     def _watch(self) -> None:
         if self._timer is None:
@@ -169,14 +228,18 @@ class Sender:
     def _give_up(self) -> None:
         """Tell those who have waited long enough for a connection."""
         self._timer = None
+        if self._channel is not None:
+            if self._waiting or self._unconfirmed:
+                self._watch()
+            return
         since = time.monotonic() - _PATIENCE
         late = {id(item[0]): item[0] for item in self._waiting if item[0].waits_since < since}
-        for batch in late.values():
-            batch.fail(
-                NotPublishedError(f"RabbitMQ at {self._link.address} is away: not published")
-            )
         if late:
-            self._waiting = deque(item for item in self._waiting if not item[0].withdrawn)
+            error = NotPublishedError(
+                f"RabbitMQ at {self._link.address} is away: not published; is it running, and is "
+                "HEADWAY_BUS, or RABBITMQ_HOST, right?"
+            )
+            self._fail(list(late.values()), error)
         self._watch()
 
     def _confirmed(self, frame: pika.frame.Method) -> None:
@@ -196,6 +259,8 @@ class Sender:
                     f"{item[2].routing_key!r}: its queue is full or has no leader"
                 )
             item[0].one_less()
+            if self._alone:
+                self._alone -= 1
         if self._waiting:
             self._pump()
 

@@ -20,11 +20,14 @@ class Arrived(NamedTuple):
 class Source:
     """One queue that is consumed from; every growth of its window is one consumer more."""
 
-    __slots__ = ("arrived", "name", "windows")
+    __slots__ = ("arrived", "name", "wanted", "windows")
 
     def __init__(self, name: str) -> None:
         self.name = name
+        self.wanted = 0
+        """How many may be here, unacknowledged."""
         self.windows: dict[str, int] = {}
+        """The same, for each consumer of the present channel."""
         self.arrived: deque[Arrived] = deque()
 
     @property

@@ -94,7 +94,7 @@ def _long(data: bytes, kind: int, depth: int) -> Any:
     return values
 
 
-def _number(value: float) -> Any:
+def _number(value: object) -> Any:
     """Give a number that pika can write again; it has no fractions."""
     if not isinstance(value, float):
         return value

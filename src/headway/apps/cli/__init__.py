@@ -2,6 +2,8 @@
 
 import sys
 
+from headway.core.extras import cure
+
 
 def main() -> None:
     """Run the command line, or say what is missing for it."""
@@ -10,5 +12,5 @@ def main() -> None:
     except ModuleNotFoundError as missing:
         if missing.name is None or missing.name.startswith("headway"):
             raise
-        sys.exit(f"headway: the command needs {missing.name}: pip install 'headway[cli]'")
+        sys.exit(f"headway: the command needs {missing.name}: {cure('cli')}")
     run()

@@ -34,18 +34,25 @@ def _read(path: Path) -> list[str]:
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"--against {str(path)!r} is not accepted: {error}") from None
-    return [line.strip() for line in lines if line.strip()]
+        why = getattr(error, "strerror", None) or str(error)  # which would name the file again
+        raise ConfigurationError(f"--against {str(path)!r} is not accepted: {why}") from None
+    found = [line.strip() for line in lines if line.strip()]
+    if not found:
+        raise ConfigurationError(
+            f"--against {str(path)!r} is not accepted: it is empty; write the ids of what was "
+            "published into it, one on each line"
+        )
+    return found
 
 
 def _show(report: Report, limit: int) -> None:
-    accepted, difference = report.count.accepted, report.difference
-    rows = [(place, str(count)) for place, count in report.places.items()]
-    if not report.count.remembers:
-        rows = [(place, "unknown" if place == "done" else count) for place, count in rows]
-    rows += [("total", str(report.total))]
-    rows += [("accepted", "unknown" if accepted is None else str(accepted))]
-    rows += [("difference", "unknown" if difference is None else str(difference))]
+    counts = {
+        **report.places,
+        "total": report.total,
+        "accepted": report.count.accepted,
+        "difference": report.difference,
+    }
+    rows = [(name, "unknown" if it is None else str(it)) for name, it in counts.items()]
     show_table(["place", "operations"], rows, numbers=["operations"])
     typer.echo()
     for each in report.examples:
@@ -95,7 +102,9 @@ def _said(report: Report) -> str:
                 * (not report.count.remembers)
             )
         case Verdict.NOT_OK:
-            faults = [f"{many(report.astray, 'operation')} not in exactly one place"]
+            faults = []
+            if report.astray or report.difference:
+                faults.append(f"{many(report.astray, 'operation')} not in exactly one place")
             if report.nowhere:
                 faults.append(f"{len(report.nowhere)} of {report.against} in the file nowhere")
             if report.not_known:
@@ -110,9 +119,10 @@ def _undecided(report: Report) -> str:
         return f"unknown: {found}, and without a store nothing remembers what was done"
     if not report.count.waiting:
         return f"unknown: {found}, and workers may have some in hand; stop them and ask again"
+    waiting = many(report.count.waiting, "event still waits", "events still wait")
     return (
-        f"unknown: {found}, and {many(report.count.waiting, 'event')} still wait in queues into "
-        "which nobody can look; ask again when they are empty"
+        f"unknown: {found}, and {waiting} in queues into which nobody can look; ask again when "
+        "they are empty"
     )
 
 

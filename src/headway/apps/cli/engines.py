@@ -24,12 +24,12 @@ def is_there(bus: str | None) -> bool:
     return not isinstance(found, SqliteUrl) or Path(found.path).exists()
 
 
-def refuse_missing(bus: str | None) -> EngineSettings:
+def refuse_missing(bus: str | None, *, store: bool = True) -> EngineSettings:
     """Refuse files that are not there, before anything makes them; give what is meant."""
     meant = engine_settings(bus)
     for name, url, file in (
         (meant.name, meant.url, meant.bus),
-        ("HEADWAY_STORE", meant.store_url, meant.store),
+        (meant.store_name, meant.store_url, meant.store if store else None),
     ):
         if isinstance(file, SqliteUrl) and not Path(file.path).exists():
             raise ConfigurationError(
@@ -39,12 +39,15 @@ def refuse_missing(bus: str | None) -> EngineSettings:
     return meant
 
 
-def on_engine(bus: str | None, body: Callable[[Engine], Awaitable[T]]) -> T:
-    """Open the engine, do something with it, and close it again."""
-    meant = refuse_missing(bus)
+def on_engine(bus: str | None, body: Callable[[Engine], Awaitable[T]], *, store: bool = True) -> T:
+    """Open the engine, do something with it, and close it again.
+
+    `store=False`: what is done needs no store beside the bus, and may be done before there is one.
+    """
+    meant = refuse_missing(bus, store=store)
 
     async def opened() -> T:
-        engine = open_engine(bus)
+        engine = open_engine(bus, store=store)
         try:
             return await body(engine)
         finally:

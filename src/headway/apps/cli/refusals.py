@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 from headway.apps.cli.codes import CANNOT_GO_ON
 from headway.core.errors import ConfigurationError
+from headway.core.extras import cure
 
 _OF_EXTRAS = {"asyncpg", "fastapi", "httpx", "prometheus_client", "uvicorn"}
 
@@ -24,7 +25,7 @@ def said_in_one_line() -> Iterator[None]:
     except ModuleNotFoundError as missing:
         if missing.name not in _OF_EXTRAS:
             raise
-        _refuse(f"this command needs {missing.name}: pip install 'headway[ledger]'")
+        _refuse(f"this command needs {missing.name}: {cure('ledger')}")
 
 
 def _refuse(why: str) -> None:

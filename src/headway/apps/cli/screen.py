@@ -55,9 +55,13 @@ def many(count: int, noun: str, nouns: str = "") -> str:
 
 
 def show_indented(console: Console, text: Text, by: int, *, first: Text | None = None) -> None:
-    """Print a text beside `first`, or beside nothing; lines that are wrapped stand below it."""
+    """Print a text beside `first`, or beside nothing; lines that are wrapped stand below it.
+
+    Only a terminal has a width to wrap at: what goes into a file or another program stays whole.
+    """
     lead = first or Text()
-    for line in text.wrap(console, max(console.width - by, 20)) or [Text()]:
+    lines = text.wrap(console, max(console.width - by, 20)) if console.is_terminal else [text]
+    for line in lines or [Text()]:
         line.rstrip()
         lead.pad_right(by - len(lead))
         console.print(lead + line, soft_wrap=True)

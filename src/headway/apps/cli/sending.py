@@ -58,15 +58,18 @@ def publish_events(
             done += len(some)
             move(done, len(bodies))
 
-    def how_far() -> str:
-        return f"{done} of {many(len(bodies), 'event')} were published, and perhaps the next few"
-
-    with say_on_ctrl_c(how_far), bar("publishing") as move:
-        on_engine(bus, send)
+    with say_on_ctrl_c(lambda: _how_far(named, done, len(bodies))), bar("publishing") as move:
+        on_engine(bus, send, store=False)
     if not taken:
         _nobody_takes(event_type, bus)
     which = f"event {shown(named)}" if len(bodies) == 1 else many(len(bodies), "event")
     typer.echo(f"Published {which} to {many(taken // len(bodies), 'queue')}.")
+
+
+def _how_far(named: str, done: int, of: int) -> str:
+    if of == 1:
+        return f"event {shown(named)} may have been published, or not"
+    return f"{done} of {many(of, 'event')} were published, and perhaps the next few"
 
 
 def read_many(given: bytes, where: str) -> Sequence[bytes]:

@@ -9,6 +9,7 @@ from typing import NoReturn
 import msgspec
 
 from headway.apps.cli.logs import LogFormat
+from headway.assembly.settings import GIVEN_BUS
 
 
 class Order(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -29,7 +30,14 @@ class Order(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def command(order: Order) -> list[str]:
-    """Give the command line of a process that carries out an order."""
+    """Give the command line of a process that carries out an order.
+
+    The URL of the bus, which may hold a password, is not in it: whatever this process starts or
+    becomes finds it in its environment.
+    """
+    # Set, not read. What an order of somebody else's left there is not meant.
+    os.environ[GIVEN_BUS] = order.bus or ""  # noqa: TID251
+    order = msgspec.structs.replace(order, bus=None)
     # The worker finds modules where this process does: in the current folder only if it does.
     here = sys.path[:1] in ([""], [str(Path.cwd())])
     options = [*_of_python(), *([] if here else ["-P"])]

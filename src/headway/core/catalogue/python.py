@@ -45,6 +45,7 @@ OWN = (
                 "headway.core.errors.ConfigurationError",
                 "headway.core.errors.TransactionEndedError",
                 "headway.core.errors.TransactionRolledBackError",
+                "headway.core.errors.UnsendableError",
             }
         ),
     ),

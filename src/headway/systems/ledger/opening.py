@@ -1,6 +1,7 @@
 """Open the store that the settings name."""
 
 from headway import ConfigurationError
+from headway.core.extras import cure
 from headway.systems.ledger.settings import LedgerSettings
 from headway.systems.ledger.sqlite_store import SqliteStore
 from headway.systems.ledger.store import Store
@@ -15,7 +16,6 @@ def open_store(settings: LedgerSettings) -> Store:
         from headway.systems.ledger.postgres_store import PostgresStore  # noqa: PLC0415 (an extra)
     except ModuleNotFoundError as missing:
         raise ConfigurationError(
-            f"LEDGER_DATABASE_URL names PostgreSQL, which needs {missing.name}: "
-            "pip install 'headway[asyncpg]'"
+            f"LEDGER_DATABASE_URL names PostgreSQL, which needs {missing.name}: " + cure("asyncpg")
         ) from missing
     return PostgresStore(settings.database_url)

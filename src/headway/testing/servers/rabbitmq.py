@@ -14,6 +14,7 @@ from headway.testing.servers.server import Server, ServerError
 # The programs behind the ones on the PATH: those change to the user rabbitmq and write to /var/log.
 _PROGRAM = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
 _LOGIN = "guest:guest"
+_LARGEST_MESSAGE = 134_217_728
 
 # Without the retention policies, the depths that management shows are five seconds old. What was
 # being dead-lettered when the broker was killed is tried again after three minutes, if not told.
@@ -61,10 +62,15 @@ class RabbitMQ(Server):
     def create_vhost(self) -> str:
         """Make an empty virtual host and give its URL."""
         name = f"test_{secrets.token_hex(6)}"
-        rights = json.dumps({"configure": ".*", "write": ".*", "read": ".*"})
         self._ask("PUT", f"/api/vhosts/{name}", "{}")
-        self._ask("PUT", f"/api/permissions/{name}/guest", rights)
+        self.allow_reading(self._url(name))
         return self._url(name)
+
+    def allow_reading(self, vhost_url: str, pattern: str = ".*") -> None:
+        """Let clients read from the queues whose names match, and do everything else."""
+        vhost = vhost_url.rpartition("/")[2]
+        rights = json.dumps({"configure": ".*", "write": ".*", "read": pattern})
+        self._ask("PUT", f"/api/permissions/{vhost}/guest", rights)
 
     def create_user(self, url: str, *, configure: str, write: str, read: str) -> str:
         """Make a user with these rights in a virtual host, and give the URL for it."""
@@ -98,6 +104,10 @@ class RabbitMQ(Server):
 
     def recover_memory(self) -> None:
         self._control("set_vm_memory_high_watermark", "0.6")
+
+    def limit_messages(self, largest: int = _LARGEST_MESSAGE) -> None:
+        """Set the size up to which new channels take messages; without one, as it was."""
+        self._control("eval", f"application:set_env(rabbit, max_message_size, {largest}).")
 
     def _control(self, *command: str) -> None:
         self._run([str(_PROGRAM.with_name("rabbitmqctl")), "-n", self._node, *command])
