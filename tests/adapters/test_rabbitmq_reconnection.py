@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from headway import Event, Service, Work
+from headway.adapters.rabbitmq.alive import Alive
 from headway.adapters.rabbitmq.connecting import parameters
 from headway.adapters.rabbitmq.consuming import Consumers
 from headway.adapters.rabbitmq.engine import rabbitmq_parts
@@ -278,9 +279,11 @@ class FakeIo:
 
     def __init__(self) -> None:
         self.pauses: list[float] = []
+        self.put_off: list[Callable[[], None]] = []
 
-    def later(self, seconds: float, _callback: object) -> None:
+    def later(self, seconds: float, callback: Callable[[], None]) -> None:
         self.pauses.append(seconds)
+        self.put_off.append(callback)
 
 
 class FakeChannel:
@@ -314,8 +317,10 @@ class Old(Recording):
     """A connection that is not there any more, and of which bytes still come."""
 
     is_open = True
+    channels = 0
 
-    def channel(self, on_open_callback: object) -> None: ...
+    def channel(self, on_open_callback: object) -> None:
+        self.channels += 1
 
 
 def answer(tag: str) -> Any:
@@ -347,6 +352,21 @@ def test_what_an_old_connection_still_brings_is_left_alone() -> None:
     new.connection._on_data_available(delivery(1, b"x", consumer=new.consumed[0]))
     found = [(each.epoch, each.tag) for each in made.sources[QUEUE].arrived]
     assert found == [(1, 1), (2, 1)]
+
+
+def test_a_worker_has_its_own_queue_once_on_each_connection() -> None:
+    io, old, new = FakeIo(), FakeChannel(), FakeChannel()
+    alive = Alive(io, "alive")  # type: ignore[arg-type]
+    alive.keep(old.connection)
+    alive._closed(old, RuntimeError("the connection is lost"))
+    alive.keep(new.connection)
+    alive.keep(new.connection)
+    for callback in io.put_off:
+        callback()
+    assert (old.connection.channels, new.connection.channels) == (1, 1)
+    alive._closed(new, RuntimeError("locked"))
+    io.put_off[-1]()
+    assert new.connection.channels == 2
 
 
 def test_to_stop_consuming_leaves_nothing_behind_on_its_channel() -> None:

@@ -15,6 +15,7 @@ from headway.core.document import (
     count,
 )
 from headway.core.lifecycle import Lifecycle, State
+from headway.core.sweep import GiveUp, Leave, Requeue, SweepRule, Why, judge
 from headway.core.travel import instant
 from headway.core.writes import Document
 
@@ -62,13 +63,51 @@ def refusal(decision: Decision, document: Mapping[str, Any], lifecycle: Lifecycl
             return None if state is State.GIVEN_UP else _ALIVE
 
 
+def not_stuck(
+    decision: Decision, document: Mapping[str, Any], rule: SweepRule, now: datetime
+) -> str | None:
+    """Say why a document that was not given up is not put away or removed even if a person insists.
+
+    None: it can be. It is in nobody's hands, as far as anybody can tell.
+    """
+    lifecycle = rule.lifecycle
+    if lifecycle.state(document) not in {State.PENDING, State.FAILED}:
+        return refusal(decision, document, lifecycle)
+    # The time that a person set says nothing about whose hands it is in.
+    match judge({**document, RETRY_AT: None}, rule, now):
+        case Requeue(again=True) if decision is Decision.ARCHIVE:
+            return _CLAIM_OVER
+        case Requeue() | GiveUp() | Leave(why=Why.BACKOFF):
+            return None
+        case Leave(why=why):
+            return _IN_HANDS.get(why, _ALIVE)
+
+
 _NEVER = {
     State.PROCESSED: "it is processed: there is nothing left to decide",
-    State.FOREIGN: "its status is not one that this lifecycle knows",
+    State.FOREIGN: (
+        "its status is not one that this lifecycle knows: write pending or failed into it by hand, "
+        "or declare the word for success with Lifecycle(processed=...)"
+    ),
 }
 _PENDING = "it is pending, so a worker may have it; a sweep takes it when it is stuck"
 _SPENT = "it has no attempts left: reset it (headway documents reset)"
-_ALIVE = "it was not given up: sweeps try it again by themselves"
+_ALIVE = (
+    "it was not given up: sweeps try it again by themselves; if they cannot, because no event can "
+    "be made of it, name its id and say --stuck"
+)
+_CLAIM_OVER = (
+    "a sweeper died over it, so that its event may be on its way: the next sweep sends it again"
+)
+_IN_HANDS = {
+    Why.IN_HAND: (
+        "a worker may have it, or its event waits in a queue: it has moved within "
+        "RETRY_JOB_STUCK_THRESHOLD_HOURS"
+    ),
+    Why.LEASED: "a worker has it, or died just now: its lease has to end first",
+    Why.CLAIMED: "a sweeper is sending its event right now",
+    Why.YOUNG: "it is new, and its first event may be on its way (RETRY_JOB_GRACE_SECONDS)",
+}
 
 
 def reset(lifecycle: Lifecycle, at: datetime | None) -> Document:

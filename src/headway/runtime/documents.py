@@ -124,7 +124,7 @@ class StoredDocuments:
             at=at,
         )
         rule = self.rule_of(collection)
-        changing = Changing(self._documents, self._sweeping.desk, rule, choice, report)
+        changing = Changing(self._documents, self._sweeping, rule, choice, report)
         await changing.plan(on_progress)
         if dry_run or not report.chosen:
             report.done, report.complete = report.chosen, True

@@ -7,16 +7,19 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from headway.core.decision import Decision, archive_of, refusal, reset, scheduled
+from headway.core.decision import Decision, archive_of, not_stuck, refusal, reset, scheduled
 from headway.core.document import STATUS
 from headway.core.lifecycle import Lifecycle, State
 from headway.core.prospect import prospect
 from headway.core.sweep import SweepRule
-from headway.core.writes import ID
-from headway.ports.desk import DocumentDesk
+from headway.core.writes import ID, Document
 from headway.ports.documents import Documents
+from headway.ports.engine import Sweeping
 from headway.runtime.documents_choosing import Choice, checked, pages, usual_states
 from headway.runtime.documents_report import DocumentsReport, OnReport
+
+_AWAY = {Decision.PURGE, Decision.ARCHIVE}
+"""What takes a document away; the others leave it where it is, or bring it back."""
 
 
 class Changing:
@@ -25,13 +28,14 @@ class Changing:
     def __init__(
         self,
         documents: Documents,
-        desk: DocumentDesk,
+        sweeping: Sweeping,
         rule: SweepRule,
         choice: Choice,
         report: DocumentsReport,
     ) -> None:
         self._documents = documents
-        self._desk = desk
+        self._desk = sweeping.desk
+        self._candidates = sweeping.candidates
         self._rule = rule
         self._choice = _completed(choice, report.decision)
         self._report = report
@@ -111,7 +115,10 @@ class Changing:
         return fit
 
     def _refusal(self, document: Mapping[str, Any]) -> str | None:
-        return refusal(self._report.decision, document, self._rule.lifecycle)
+        decision = self._report.decision
+        if self._choice.stuck and decision in _AWAY:
+            return not_stuck(decision, document, self._rule, self._report.began)
+        return refusal(decision, document, self._rule.lifecycle)
 
     def _choose(self, document: Mapping[str, Any]) -> None:
         report = self._report
@@ -124,6 +131,8 @@ class Changing:
         desk, collection, lifecycle = self._desk, self._rule.collection, self._rule.lifecycle
         documents = [dict(each) for each in fit]
         at = self._report.at
+        if self._choice.stuck:
+            documents = await self._given_up(documents)
         match self._report.decision:
             case Decision.RESET:
                 return await desk.change(collection, documents, reset(lifecycle, at))
@@ -144,10 +153,25 @@ class Changing:
                 ]
                 return await desk.move(self._archive, pending, collection)
 
+    async def _given_up(self, documents: list[Document]) -> list[Document]:
+        """Give up what is only stuck, so that nobody begins with it while it is taken away.
+
+        Only where it is in all that matters as it was read: whoever has begun with it keeps it.
+        """
+        stuck = [each for each in documents if not self._is_given_up(each)]
+        gone = await self._candidates.give_up(self._rule, stuck, self._report.began)
+        word = self._rule.lifecycle.given_up_word
+        return [each for each in documents if self._is_given_up(each)] + [
+            {**each, STATUS: word} for each in stuck if str(each[ID]) in gone
+        ]
+
+    def _is_given_up(self, document: Mapping[str, Any]) -> bool:
+        return self._rule.lifecycle.state(document) is State.GIVEN_UP
+
 
 def _completed(choice: Choice, decision: Decision) -> Choice:
     """Give a choice with the states that are meant if none were named."""
-    choice = checked(choice)
+    choice = checked(choice, decision)
     if choice.ids or choice.states:
         return choice
     return replace(choice, states=usual_states(decision))

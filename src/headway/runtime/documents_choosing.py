@@ -28,6 +28,7 @@ class Choice:
         error_type: Only those whose last error was of this type.
         limit: At most so many, in the order of their ids.
         everything: All of them; said, because nothing said means nothing.
+        stuck: Those with these ids even if they were not given up, unless somebody may have them.
     """
 
     ids: Sequence[str] = ()
@@ -35,6 +36,7 @@ class Choice:
     error_type: str | None = None
     limit: int | None = None
     everything: bool = False
+    stuck: bool = False
 
     def means(self, document: Mapping[str, Any], lifecycle: Lifecycle) -> bool:
         """Say whether a document that was read is one of them."""
@@ -49,20 +51,27 @@ class Choice:
         said += [f"status={','.join(self.states)}"] if self.states else []
         said += [f"error={self.error_type}"] if self.error_type is not None else []
         said += [f"limit={self.limit}"] if self.limit is not None else []
+        said += ["stuck"] if self.stuck else []
         return " ".join(["all"] * self.everything + said)
 
 
-def checked(choice: Choice) -> Choice:
+def checked(choice: Choice, decision: Decision) -> Choice:
     """Refuse a choice by which nothing, or two different things, are said."""
     if choice.ids and choice.everything:
         raise ConfigurationError("ids and --all are not accepted together: say one of them")
+    if choice.stuck and not choice.ids:
+        raise ConfigurationError(
+            "--stuck is accepted with ids only: sweeps would try these documents again, so name "
+            "each one"
+        )
     if choice.ids or choice.everything or choice.states:
         return choice
     if choice.error_type is not None or choice.limit is not None:
         return choice
+    has_status = decision is Decision.RESET
     raise ConfigurationError(
-        "it is not said which documents are meant: name their ids, or say --all, --error TYPE "
-        "or --limit NUMBER; --dry-run shows what would be changed"
+        "it is not said which documents are meant: name their ids, or say --all, --error TYPE, "
+        f"{'--status STATUS ' * has_status}or --limit NUMBER; --dry-run shows what would be changed"
     )
 
 

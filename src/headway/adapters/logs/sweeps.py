@@ -130,12 +130,15 @@ class SweepLines:
     def _not_rebuilt(self, fact: DocumentsNotRebuilt) -> None:
         self._log.error(
             "No %s that its handler accepts can be made of %d documents of %s: %s: %s (the first "
-            "is %s); give its handler a rebuild= that fits, or mend or purge the documents",
+            "is %s); give its handler a rebuild= that fits, mend the documents, or put them away: headway "
+            "documents archive %s %s --stuck (or purge)",
             shown(fact.event_type),
             fact.count,
             shown(fact.collection),
             shown(fact.error_type),
             shown(fact.first_error),
+            shown(fact.first_id),
+            shown(fact.collection),
             shown(fact.first_id),
             extra=_fields(fact)
             | {

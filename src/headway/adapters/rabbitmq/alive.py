@@ -1,5 +1,6 @@
 """The queue that is there for as long as a worker is connected; its beats come by it."""
 
+from functools import partial
 from typing import Any
 
 import pika
@@ -28,11 +29,11 @@ class Alive:
         """Have the queue on this connection, and on no other."""
         if connection is not self._connection:
             self._connection = connection
-            self._open()
+            self._open(connection)
 
-    def _open(self) -> None:
-        if self._connection.is_open:
-            self._connection.channel(on_open_callback=self._opened)
+    def _open(self, connection: Any) -> None:
+        if connection is self._connection and connection.is_open:
+            connection.channel(on_open_callback=self._opened)
 
     def _opened(self, channel: Channel) -> None:
         channel.add_on_close_callback(self._closed)
@@ -40,8 +41,7 @@ class Alive:
         channel.basic_consume(self.queue, self._beat, auto_ack=True)
 
     def _closed(self, channel: Channel, _reason: Exception) -> None:
-        if channel.connection is self._connection:
-            self._io.later(_LOCKED_PAUSE, self._open)
+        self._io.later(_LOCKED_PAUSE, partial(self._open, channel.connection))
 
     def _beat(
         self,

@@ -40,6 +40,14 @@ LimitOption = Annotated[
     int | None,
     typer.Option(min=1, metavar="NUMBER", help="At most so many, by their ids. [default: all]"),
 ]
+StuckOption = Annotated[
+    bool,
+    typer.Option(
+        "--stuck",
+        help="The IDs even if they were not given up, unless somebody may have them: for those of "
+        "which no event can be made.",
+    ),
+]
 _AT = "Not before this time: 2030-01-31T06:00 (UTC), 30m, 2h, 1d, now."
 AtOption = Annotated[
     str | None, typer.Option("--at", metavar="TIME", help=f"{_AT} [default: the next sweep]")
@@ -162,6 +170,7 @@ def purge(  # noqa: PLR0917 (typer gives them by name)
     everything: GivenUpOption = False,
     error: ErrorOption = None,
     limit: LimitOption = None,
+    stuck: StuckOption = False,
     dry_run: DryRunOption = False,
     yes: YesOption = False,
     service: ServicesOption = None,
@@ -177,6 +186,7 @@ def purge(  # noqa: PLR0917 (typer gives them by name)
         everything=everything,
         error_type=error,
         limit=limit,
+        stuck=stuck,
         dry_run=dry_run,
         ask=not yes,
         services=service or (),
@@ -191,6 +201,7 @@ def archive(  # noqa: PLR0917 (typer gives them by name)
     everything: GivenUpOption = False,
     error: ErrorOption = None,
     limit: LimitOption = None,
+    stuck: StuckOption = False,
     dry_run: DryRunOption = False,
     service: ServicesOption = None,
     bus: BusOption = None,
@@ -205,6 +216,7 @@ def archive(  # noqa: PLR0917 (typer gives them by name)
         everything=everything,
         error_type=error,
         limit=limit,
+        stuck=stuck,
         dry_run=dry_run,
         services=service or (),
     )

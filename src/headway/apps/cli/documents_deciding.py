@@ -45,6 +45,7 @@ class Order:
     at: str | None = None
     dry_run: bool = False
     ask: bool = False
+    stuck: bool = False
     services: Sequence[str] = ()
 
 
@@ -100,6 +101,7 @@ def _choice(order: Order, lifecycle: Lifecycle) -> Choice:
         error_type=order.error_type,
         limit=order.limit,
         everything=order.everything,
+        stuck=order.stuck,
     )
 
 
