@@ -4,8 +4,8 @@ SHELL := /bin/bash
 VENV := .venv
 BIN := $(VENV)/bin
 
-# Mostly waiting for servers: two at a time. The others measure or use up the processors.
-APART := tests/adapters tests/joined tests/deploy
+# Mostly waiting for servers, or all by themselves: two at a time. The others run many processes.
+APART := tests/adapters tests/joined tests/deploy tests/services tests/core tests/runtime tests/simulation
 
 .PHONY: help demo test check chaos bench servers format clean
 

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -24,8 +25,20 @@ from headway.core.lifecycle import Lifecycle
 from headway.core.travel import Travel, instant
 from headway.core.writes import Add, Increment, InsertNew, Update
 from headway.ports.commit import Outcome
+from headway.ports.records import Ended
 from headway.testing.clock import VirtualClock
-from headway.testing.conformance.examples import kinds, message, opened, take, unit, wrote
+from headway.testing.conformance.examples import (
+    MAILS,
+    ORDERS,
+    failing,
+    kinds,
+    message,
+    opened,
+    sent_again,
+    take,
+    unit,
+    wrote,
+)
 from headway.testing.servers import PostgreSQL
 from tests.joined.postgres_harness import PostgresHarness, connected, emptied, made_ready
 
@@ -153,6 +166,32 @@ async def test_a_record_is_kept_whatever_its_names_hold(harness: PostgresHarness
     assert (await engine.places.count()).done == len(names)
 
 
+@pytest.mark.parametrize("together", [True, False])
+async def test_what_was_sent_again_corrects_the_record_of_its_failure_when_it_ends(
+    harness: PostgresHarness, *, together: bool
+) -> None:
+    engine = await opened(harness)
+    now = harness.clock.now()
+    await engine.bus.publish([message(name) for name in "abc"])
+    failures = [failing(each, now) for each in await take(harness, engine, 3)]
+    await engine.finisher.finish(failures)
+    for failure, queue in zip(failures, (ORDERS.name, MAILS.name, ORDERS.name), strict=True):
+        assert failure.letter is not None  # as by somebody who died before it was taken down
+        again = msgspec.structs.replace(sent_again(failure.letter), queue=queue)
+        await engine.bus.publish([again])
+    taken = [*await take(harness, engine, 2), *await take(harness, engine, 1, MAILS.name)]
+    lost = Update("docs", "nobody", {"n": 1})
+    units = [
+        unit(each, now, writes=(lost,) if each.travel.operation == "c" else ()) for each in taken
+    ]
+    for some in (units,) if together else ([each] for each in units):
+        await engine.finisher.finish(some)
+    found = await engine.records.find([str(each.record.key) for each in failures if each.record])
+    assert {record.operation: record.ended for record in found.values()} == {
+        "a": Ended.REQUEUED, "b": Ended.MOVED, "c": Ended.FAILED
+    }  # fmt: skip
+
+
 @given(st.text(alphabet="\0\x01ab01"))
 def test_a_kept_text_is_given_back(text: str) -> None:
     assert unkept(kept(text)) == text
@@ -264,6 +303,9 @@ async def test_a_server_that_will_not_do_says_why(
     assert "grant it CREATE" in said
     said = await refused(f"postgresql://postgres:s3cret@{server}/{database}?sslmode=nonsense")
     assert "is not accepted" in said
+    said = await refused(f"postgresql://postgres:s3cret@{server}/{database}?conect_timeout=5")
+    assert "has an option that the server refuses" in said
+    assert "conect_timeout" in said
     with pytest.raises(ConfigurationError, match="'statement_cache_size=7' is no option"):
         postgres_store(f"postgresql://{server}/{database}?statement_cache_size=7", VirtualClock())
 

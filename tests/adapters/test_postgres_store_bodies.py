@@ -197,6 +197,26 @@ async def test_a_body_may_nest_transactions_and_read_what_its_event_wrote(
     assert seen == ["1"]
 
 
+async def test_a_body_whose_connection_is_lost_runs_again(harness: PostgresHarness) -> None:
+    runs: list[int] = []
+
+    async def body(connection: Any) -> None:
+        await connection.execute("insert into own (text) values ('once')")
+        runs.append(connection.get_server_pid())
+        if len(runs) == 1:
+            async with connected(harness.url) as other:
+                await other.execute("select pg_terminate_backend($1)", runs[0])
+            await connection.execute("select 1")
+
+    engine = await opened(harness)
+    await publish(engine, "a")
+    (delivery,) = await take(harness, engine, 1)
+    finishes = await engine.finisher.finish([unit(delivery, harness.clock.now(), bodies=(body,))])
+    assert kinds(finishes) == [Outcome.COMMITTED]
+    assert len(set(runs)) == len(runs) == 2
+    assert await harness.rows() == ["there", "once"]
+
+
 async def teaches(connection: Any) -> None:
     for name in ("text", "jsonb"):
         await connection.set_type_codec(

@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from pymongo.errors import ServerSelectionTimeoutError
 
 from headway.adapters.logs.observer import LogObserver
 from headway.core.sweep_facts import (
@@ -119,8 +120,9 @@ LINES: dict[str, tuple[SweepFact, str, str]] = {
         "ERROR",
         (
             "No ArchiveIngested that its handler accepts can be made of 7 documents of archives: "
-            "KeyError: 'source' (the first is a-1); give its handler a rebuild= that fits, or "
-            "mend or purge the documents"
+            "KeyError: 'source' (the first is a-1); give its handler a rebuild= that fits, "
+            "mend the documents, or put them away: headway documents archive archives a-1 --stuck "
+            "(or purge)"
         ),
     ),
     "doubted": (
@@ -199,3 +201,20 @@ def test_passwords_are_not_shown(caplog: pytest.LogCaptureFixture) -> None:
     error = RuntimeError("cannot reach postgresql://me:s3cret@db/app")
     LogObserver().tell(CollectionFailed(collection="chunks", error=error))
     assert "s3cret" not in caplog.records[0].getMessage()
+
+
+def test_that_nobody_answers_is_one_short_line(caplog: pytest.LogCaptureFixture) -> None:
+    error = ServerSelectionTimeoutError("db:1: refused, Topology Description: <all of it>")
+    LogObserver().tell(CollectionFailed(collection="chunks", error=error))
+    (record,) = caplog.records
+    assert record.exc_info is None
+    assert "ServerSelectionTimeoutError: db:1: refused; what" in record.getMessage()
+
+
+def test_one_is_not_said_as_many(caplog: pytest.LogCaptureFixture) -> None:
+    one = DocumentsHeldBack(collection="messages", count=1, limit=3, after_downtime=False)
+    LogObserver().tell(one)
+    LogObserver().tell(ended(Status.FAILURE, swept(errors={"KeyError": 1})))
+    held_back, run = (record.getMessage() for record in caplog.records)
+    assert held_back.startswith("1 document of messages is due and held back")
+    assert "1 error;" in run

@@ -29,6 +29,17 @@ embedding = Service(
 )
 """
 
+REBUILDING = """
+from headway import Service
+
+parsing = Service("parsing")
+
+@parsing.on("ArchiveIngested", documents=("archives", "archive_ids"), rebuild=lambda d: {
+    "archive_ids": [d["_id"]], "source": d["source"],
+})
+async def parse(event, work): ...
+"""
+
 
 class Office(ShopFile):
     """A file with documents in it."""
@@ -211,7 +222,7 @@ def test_what_is_refused_or_not_there_is_named_and_the_exit_code_is_1(office: Of
     done = office("documents", "reset", "messages", "gone", "dead", "done", "nobody")
     assert done.exit_code == 1
     lines = done.stdout.splitlines()
-    assert lines[0] == "1 of 1 document of messages reset to pending"
+    assert lines[0] == "1 of 4 documents of messages reset to pending"
     assert lines[1].startswith("  dead was refused: it is pending")
     assert lines[2].startswith("  done was refused: it is processed")
     assert lines[3] == "  nobody is not in messages"
@@ -247,7 +258,8 @@ def test_a_retry_schedules_and_refuses_what_has_no_attempts_left(office: Office)
     fill(office)
     done = office("documents", "retry", "messages", "soon", "gone", "--at", "now")
     assert done.exit_code == 1
-    assert "1 of 1 document of messages scheduled" in done.stdout
+    assert "1 of 2 documents of messages scheduled" in done.stdout
+    assert "of them later" not in done.stdout
     assert "gone was refused: it has no attempts left: reset it" in done.stdout
     (soon,) = [each for each in office.json("stuck", "messages") if each["_id"] == "soon"]
     assert (soon["sweep"], soon["attemptCount"]) == ("requeue", 2)
@@ -493,3 +505,116 @@ def test_ten_thousand_documents_take_no_more_memory_than_one_thousand(office: Of
     assert done.returncode == 0, done.stderr
     few, many = map(int, done.stdout.split())
     assert many - few < 4_000, f"{many - few:,} kB more"
+
+
+def test_what_is_only_stuck_is_put_away_or_removed_by_its_id_and_a_word(office: Office) -> None:
+    fill(office)
+    bare = office("documents", "purge", "messages", "lost", "--yes")
+    assert bare.exit_code == 1
+    assert "lost was refused: it was not given up: " in bare.stdout
+    assert "say --stuck" in bare.stdout
+    everything = office("documents", "purge", "messages", "--all", "--stuck", "--yes")
+    assert isinstance(everything.exception, ConfigurationError)
+    assert "--stuck is accepted with ids only" in str(everything.exception)
+    removed = office("documents", "purge", "messages", "lost", "soon", "--stuck", "--yes")
+    assert removed.exit_code == 0, removed.output
+    moved = office("documents", "archive", "messages", "dead", "gone", "--stuck")
+    assert moved.exit_code == 0, moved.output
+    assert (office.ids(), office.ids("messages_dead_letter")) == (["done", "new"], ["dead", "gone"])
+    assert office("documents", "restore", "messages", "dead").exit_code == 0
+    assert office.get("dead")["status"] == "pending"
+
+
+def test_what_somebody_may_have_stays_even_if_a_person_insists(office: Office) -> None:
+    fill(office)
+    hour = office.ago(HOUR)
+    soon = office.ago(-HOUR / 60)
+    tried = {"status": "pending", "attemptCount": 1, "lastAttemptTime": hour}
+    office.put("messages", "held", **tried)
+    office.put("messages", "scheduled", **tried, retryAt=soon)
+    office.put("messages", "leased", **tried, leaseToken="w", leaseUntil=soon)
+    office.put("messages", "claimed", **tried, claimToken="s", claimUntil=soon)
+    names = ("held", "scheduled", "leased", "claimed", "new", "done")
+    done = office("documents", "purge", "messages", *names, "--stuck", "--yes")
+    assert done.exit_code == 1
+    assert set(names) <= set(office.ids())
+    for name, why in zip(
+        names,
+        (
+            "a worker may",
+            "a worker may",
+            "a worker has",
+            "a sweeper is",
+            "it is new",
+            "it is processed",
+        ),
+        strict=True,
+    ):
+        assert f"{name} was refused: {why}" in done.stdout
+
+
+def test_nothing_such_is_an_exit_code_of_1(office: Office) -> None:
+    fill(office)
+    for words in (
+        ("reset", "messages", "--error", "KeyErorr"),
+        ("reset", "nosuch", "--all"),
+        ("restore", "messages", "--all"),
+        ("export", "nosuch"),
+        ("export", "messages", "--error", "KeyErorr"),
+    ):
+        assert office("documents", *words).exit_code == 1, words
+    office.put("chunks", "done", status="processed")
+    assert office("documents", "reset", "chunks", "--all").exit_code == 0  # none was given up
+
+
+def test_an_archive_is_not_swept_so_nothing_there_is_reset_or_archived(office: Office) -> None:
+    office.give_up("gone", collection="messages_dead_letter")
+    shown = office("documents", "stuck", "messages_dead_letter").stdout
+    assert "headway documents restore messages --all" in shown
+    assert "headway documents reset" not in shown
+    for words in (("reset",), ("archive",), ("restore",), ("retry", "--at", "now")):
+        done = office("documents", words[0], "messages_dead_letter", "--all", *words[1:])
+        assert isinstance(done.exception, ConfigurationError)
+        assert "headway documents restore messages)" in str(done.exception)
+    assert office("documents", "purge", "messages_dead_letter", "--all", "--yes").exit_code == 0
+    assert office.ids("messages_dead_letter") == []
+
+
+def test_a_last_attempt_at_an_unknown_time_is_not_called_none(office: Office) -> None:
+    office.put("messages", "odd", status="failed", attemptCount=1, lastAttemptTime="yesterday")
+    (line,) = [
+        line
+        for line in office("documents", "stuck", "messages").stdout.splitlines()
+        if line.startswith("odd")
+    ]
+    assert "1 of 3" in line
+    assert "unknown" in line
+    assert "never" not in line
+
+
+def test_a_status_that_nobody_knows_is_refused_with_the_cure(office: Office) -> None:
+    office.put("messages", "odd", status="FAILED")
+    assert (
+        "write pending or failed into it" in office("documents", "reset", "messages", "odd").stdout
+    )
+    assert "odd" in office("documents", "export", "messages", "--status", "foreign").stdout
+    bare = office("documents", "reset", "messages")
+    assert "--status STATUS" in str(bare.exception)
+
+
+def test_stuck_says_of_what_no_event_can_be_made(
+    office: Office, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    module = f"rebuilding_{tmp_path.name.replace('-', '_')}"
+    (tmp_path / f"{module}.py").write_text(REBUILDING)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    office.put("archives", "good", status="pending", source="mail")
+    office.put("archives", "bad", status="pending")
+    shown = office("documents", "stuck", "archives", "--service", f"{module}:parsing").stdout
+    assert "leave it: KeyError" in shown
+    assert "     1 stuck: no event can be made of them" in shown
+    assert "     1 stuck: the next sweep requeues them" in shown
+    found = office.json("stuck", "archives", "--service", f"{module}:parsing")
+    sweeps = {each["_id"]: (each["sweep"], each["why"]) for each in found}
+    assert sweeps == {"good": ("requeue", ""), "bad": ("leave", "no event can be made of it")}

@@ -19,6 +19,7 @@ from typer.testing import CliRunner, Result
 
 from headway.apps.cli.commands import app
 from headway.apps.cli.refusals import said_in_one_line
+from headway.core.errors import ConfigurationError
 from tests.cli.shops import ShopFile
 
 MODULE = """
@@ -114,7 +115,7 @@ def test_one_sweep_sends_what_is_due_and_says_so(shop: SweepShop) -> None:
     assert done.exit_code == 0
     heading, _, archives, messages = done.stdout.splitlines()
     assert re.split(r"\s{2,}", heading.strip()) == [
-        "collection", "stuck", "requeued", "backoff", "in hand", "given up", "errors",
+        "collection", "stuck", "requeued", "backoff", "left alone", "given up", "errors",
     ]  # fmt: skip
     assert archives.split() == ["archives", "0", "1", "0", "0", "0", "0"]
     assert messages.split() == ["messages", "1", "2", "1", "0", "1", "0"]
@@ -158,9 +159,22 @@ def test_a_run_with_an_error_exits_with_1_and_says_which(shop: SweepShop) -> Non
     done = shop.sweep("--once")
     assert done.exit_code == 1
     assert "1 KeyError" in done.stdout
-    assert "No ArchiveIngested that its handler accepts can be made of 1 documents" in done.stderr
+    assert "No ArchiveIngested that its handler accepts can be made of 1 document " in done.stderr
+    command = ("documents", "archive", "archives", "bad", "--stuck")
+    assert f"headway {' '.join(command)}" in " ".join(done.stderr.split())
     assert shop.queued() == ["sweep-1:messages:m0000"]
     assert shop.status("archives") == {"bad": ("pending", None)}
+    assert shop(*command).exit_code == 0
+    assert shop.sweep("--once").exit_code == 0
+
+
+def test_what_is_only_new_is_not_called_stuck(shop: SweepShop) -> None:
+    shop.put("messages", "new", status="pending", createdAt=datetime.now(UTC).isoformat())
+    soon = (datetime.now(UTC) + timedelta(hours=2)).isoformat()
+    shop.put("messages", "later", status="failed", attemptCount=1, retryAt=soon)
+    assert "; 1 is stuck" in shop.sweep("--dry-run", "--collection", "messages").stdout
+    table = shop.sweep("--once", "--collection", "messages").stdout.splitlines()
+    assert table[-1].split() == ["messages", "1", "0", "0", "2", "0", "0"]
 
 
 def test_a_dry_run_changes_nothing_and_says_what_would_happen(shop: SweepShop) -> None:
@@ -174,7 +188,7 @@ def test_a_dry_run_changes_nothing_and_says_what_would_happen(shop: SweepShop) -
     assert done.exit_code == 0
     assert shop.path.read_bytes() == before
     assert done.stdout.splitlines() == [
-        "archives: 0 documents would be requeued, 0 given up; 1 are stuck",
+        "archives: 0 documents would be requeued, 0 given up; 1 is stuck",
         "       1 leave alone, because no event can be made of them (KeyError: 'source'): bad",
         "messages: 6 documents would be requeued, 1 given up; 9 are stuck",
         "       6 requeue: m0006, m0005, m0004, m0003, m0002, ...",
@@ -221,7 +235,24 @@ REFUSED: dict[str, tuple[list[str], dict[str, str], str]] = {
         {},
         "there is no such file",
     ),
+    "commas": (
+        [],
+        {"HEADWAY_SERVICES": "{module}:parsing,{module}:mailing"},
+        "HEADWAY_SERVICES='{module}:parsing,{module}:mailing' is not accepted: put spaces",
+    ),
 }
+
+
+def test_a_store_that_is_away_is_named_and_not_the_bus(
+    shop: SweepShop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HEADWAY_BUS", "amqp://me:secret@127.0.0.1:1/shop")
+    monkeypatch.setenv("HEADWAY_STORE", "postgresql://me:secret@127.0.0.1:1/shop")
+    store = f"HEADWAY_STORE={'postgresql://me:***@127.0.0.1:1/shop'!r} cannot be used: "
+    for words in (("sweep", f"{shop.module}:parsing", "--dry-run"), ("documents", "stuck", "x")):
+        with pytest.raises(ConfigurationError) as refused:
+            CliRunner().invoke(app, words, catch_exceptions=False)
+        assert str(refused.value).startswith(store)
 
 
 @pytest.mark.parametrize("what", REFUSED)
@@ -269,7 +300,9 @@ def test_it_sweeps_at_every_interval_until_it_is_told_to_stop(shop: SweepShop) -
         assert process.wait(timeout=30) == 0
     finally:
         process.kill()
-        process.communicate()
+        _, said = process.communicate()
+    assert "Sweeping archives, messages every 1s" in said
+    assert "Sweeping has ended, as told" in said
     with sqlite3.connect(shop.path) as file:
         held = file.execute("select name from headway_leases").fetchall()
     file.close()
@@ -277,12 +310,12 @@ def test_it_sweeps_at_every_interval_until_it_is_told_to_stop(shop: SweepShop) -
 
 
 def test_a_person_at_a_terminal_sees_a_bar_and_can_stop_it(shop: SweepShop) -> None:
-    shop.stuck("messages", 700)
+    shop.stuck("messages", 2_400)
     control, terminal = pty.openpty()
     process = shop.started(
         shop.module + ":parsing",
         "--once",
-        env={"RETRY_JOB_RATE_PER_SECOND": "400", "TERM": "xterm"},
+        env={"RETRY_JOB_RATE_PER_SECOND": "1000", "TERM": "xterm"},
         stdout=terminal,
         stderr=terminal,
         stdin=terminal,
@@ -291,7 +324,7 @@ def test_a_person_at_a_terminal_sees_a_bar_and_can_stop_it(shop: SweepShop) -> N
     said = ""
     try:
         deadline = time.monotonic() + 60
-        while "500/700" not in said:
+        while "1000/2400" not in said:
             assert time.monotonic() < deadline, said
             said += os.read(control, 4096).decode(errors="replace")
         process.send_signal(signal.SIGINT)
@@ -310,7 +343,7 @@ def test_a_person_at_a_terminal_sees_a_bar_and_can_stop_it(shop: SweepShop) -> N
         os.close(control)
     assert "stopped: what is not in the table is as it was" in said
     sent = len(shop.queued())
-    assert 500 <= sent <= 700
+    assert 1_000 <= sent <= 2_400
     attempts = [count for _, count in shop.status("messages").values()]
     assert attempts.count(2) == sent
 

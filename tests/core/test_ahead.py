@@ -29,6 +29,14 @@ def test_a_time_is_read(text: str, ahead: timedelta) -> None:
     assert read_ahead("--at", text, NOW) == NOW + ahead
 
 
+def test_the_cure_would_be_accepted() -> None:
+    earlier = NOW.replace(year=2027)
+    with pytest.raises(ConfigurationError) as refused:
+        read_ahead("--at", "3000-01-01", earlier)
+    sample = str(refused.value).partition("such as ")[2].partition(" ")[0]
+    assert read_ahead("--at", sample, earlier) > earlier
+
+
 @pytest.mark.parametrize(
     ("text", "why"),
     [

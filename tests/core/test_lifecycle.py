@@ -133,3 +133,14 @@ def test_success_and_failure_are_read_as_what_they_are(
 def test_what_cannot_be_meant_is_refused(fields: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigurationError, match=message):
         Lifecycle(**{"collection": "docs", **fields})
+
+
+def test_the_words_of_an_error_hold_nothing_that_a_store_refuses() -> None:
+    changes = Lifecycle("docs").on_failure("ValueError", "before\0after", NOW)
+    assert changes["lastError"]["message"] == "before\N{REPLACEMENT CHARACTER}after"
+
+
+def test_a_lease_that_is_no_duration_is_refused_with_the_cure() -> None:
+    seconds: Any = 60
+    with pytest.raises(ConfigurationError, match=r"use a duration, such as timedelta\(minutes=1\)"):
+        Lifecycle("docs", lease=seconds)

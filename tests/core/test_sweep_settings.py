@@ -171,3 +171,19 @@ def test_what_is_in_force_can_be_read_again() -> None:
         "PUSHGATEWAY_URL": "http://me:s3cret@gateway:9091",
     }
     assert "s3cret" not in str(SweepSettings.from_mapping(login).in_force())
+
+
+@pytest.mark.parametrize(
+    ("given", "cure"),
+    [
+        ({"RETRY_JOB_MAX_ATTEMPTS_messages": "9"}, "RETRY_JOB_MAX_ATTEMPTS_MESSAGES"),
+        ({"RETRY_JOB_BASE_DELAY_SECONDS": "4000"}, "is above RETRY_JOB_MAX_DELAY_SECONDS"),
+    ],
+)
+def test_what_would_have_no_effect_is_refused(given: dict[str, str], cure: str) -> None:
+    with pytest.raises(ConfigurationError, match=cure):
+        SweepSettings.from_mapping(given)
+
+
+def test_the_longest_wait_may_be_below_the_usual_first_one() -> None:
+    assert SweepSettings.from_mapping({"RETRY_JOB_MAX_DELAY_SECONDS": "60"}).max_delay.seconds == 60

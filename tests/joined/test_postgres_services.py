@@ -45,7 +45,7 @@ class Shop:
             (one,) = event.data["ids"]
             self.calls.append(one)
             if one == "slow":
-                await asyncio.sleep(2.5)
+                await asyncio.sleep(1.6)
 
             async def book(connection: Any) -> None:
                 async with connection.transaction():

@@ -167,7 +167,9 @@ async def test_a_store_that_is_away_is_said_once_for_each_outage_and_without_sec
     assert "s3cret" not in line
 
 
-async def test_a_store_that_does_not_answer_is_not_waited_for(bench: Bench) -> None:
+async def test_a_store_that_does_not_answer_is_not_waited_for(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
     class Silent:
         async def add(self, *_: object) -> Mapping[str, float]:
             await asyncio.Event().wait()
@@ -177,6 +179,7 @@ async def test_a_store_that_does_not_answer_is_not_waited_for(bench: Bench) -> N
         timedelta(milliseconds=20)
     )
     assert not found.database_up
+    assert "(TimeoutError: no answer in time)" in caplog.text
 
 
 async def test_what_other_processes_added_is_pushed_too(bench: Bench) -> None:

@@ -11,6 +11,7 @@ import pytest
 from headway.adapters.memory.engine import memory_engine
 from headway.core.errors import ConfigurationError
 from headway.core.event import Event, decode
+from headway.core.lifecycle import Lifecycle
 from headway.core.sweep import Requeue
 from headway.core.sweep_facts import CollectionFailed, DocumentsNotRebuilt, SweepEnded
 from headway.core.sweep_settings import SweepSettings
@@ -406,6 +407,16 @@ def test_services_without_documents_are_refused() -> None:
     async def handle(event: Any, work: Any) -> None: ...
 
     with pytest.raises(ConfigurationError, match=r"nothing to sweep.*orders.*documents="):
+        Yard(_memory).sweeper(service)
+
+
+def test_a_lifecycle_of_a_collection_that_is_nearly_one_of_a_handler_is_refused() -> None:
+    service = Service("orders", lifecycles=[Lifecycle("mesages"), Lifecycle("parcels")])
+
+    @service.on("OrderPlaced", documents=("messages", "ids"))
+    async def handle(event: Any, work: Any) -> None: ...
+
+    with pytest.raises(ConfigurationError, match=r"'mesages'.*did you mean 'messages'"):
         Yard(_memory).sweeper(service)
 
 

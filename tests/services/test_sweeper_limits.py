@@ -373,7 +373,11 @@ def runs(yard: Yard) -> int:
     return len(yard.facts.of(SweepEnded))
 
 
-async def test_of_two_that_run_one_sweeps_and_the_other_takes_over(quick: Yard) -> None:
+async def test_of_two_that_run_one_sweeps_and_the_other_takes_over(
+    quick: Yard, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "headway")
+
     async def let_go(name: str, token: str) -> None:
         """It is killed, and lets go of nothing."""
 
@@ -388,6 +392,10 @@ async def test_of_two_that_run_one_sweeps_and_the_other_takes_over(quick: Yard) 
     await asyncio.gather(one, return_exceptions=True)
     await passed(quick, 2 * MINUTE)
     assert runs(quick) == 6, "its lease ended, and not only when the next run was due"
+    assert [line.partition(":")[0] for line in caplog.messages] == [
+        "Another sweeper leads",
+        "This sweeper leads now",
+    ]
     second.stop()
     await two
     assert await sweeping_of(quick.engine).leases.held("sweep/leader") == []

@@ -82,7 +82,12 @@ def given_bus() -> str | None:
 
 def named_services() -> list[str]:
     """Give the services that HEADWAY_SERVICES names, each as MODULE:SERVICE."""
-    return environment().get(SERVICES, "").split()
+    given = environment().get(SERVICES, "")
+    if "," in given:
+        raise ConfigurationError(
+            f"{SERVICES}={given!r} is not accepted: put spaces between the services, and no commas"
+        )
+    return given.split()
 
 
 SERVICES = "HEADWAY_SERVICES"

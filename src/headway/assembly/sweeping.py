@@ -20,6 +20,7 @@ from headway.runtime import sweeper
 from headway.runtime.observers import Observers
 from headway.runtime.service import Service
 from headway.runtime.storeless import needs_store
+from headway.runtime.sweep_announcing import announced
 from headway.runtime.sweep_preview import Preview, preview
 from headway.runtime.sweep_targets import find_targets
 from headway.runtime.sweep_view import SweepView
@@ -72,7 +73,8 @@ class Sweeper:
     async def run(self) -> None:
         """Sweep once in every interval until told to stop, by SIGTERM, Ctrl-C or `stop`."""
         async with self._opened() as running:
-            await running.run()
+            with announced(running.rules, self._settings):
+                await running.run()
 
     async def preview(self) -> list[Preview]:
         """Say what a sweep would do now, and why; nothing is changed."""

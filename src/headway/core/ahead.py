@@ -10,7 +10,7 @@ _FARTHEST = timedelta(days=366)
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 _PART = r"([0-9]{1,6})([smhd])"
 _DURATION = re.compile(f"(?:{_PART})+")
-_CURE = "use a time such as 2030-01-31T06:00 (UTC), a duration such as 90s, 30m, 2h or 1d, or now"
+_DAY = timedelta(days=1)
 
 
 def read_ahead(name: str, text: str, now: datetime) -> datetime:
@@ -23,16 +23,20 @@ def read_ahead(name: str, text: str, now: datetime) -> datetime:
     '2030-01-31T04:00:00+00:00'
     """
     at = _read(text.strip(), now)
+    cure = (
+        f"use a time such as {now + _DAY:%Y-%m-%d}T06:00 (UTC), a duration such as 90s, 30m, 2h or "
+        "1d, or now"
+    )
     if at is None:
-        raise ConfigurationError(f"{name} {shown(text)!r} is not accepted: {_CURE}")
+        raise ConfigurationError(f"{name} {shown(text)!r} is not accepted: {cure}")
     if at < now:
         raise ConfigurationError(
             f"{name} {shown(text)!r} is not accepted: that was before now, {now:%Y-%m-%d %H:%M} "
-            f"UTC; {_CURE}"
+            f"UTC; {cure}"
         )
     if at > now + _FARTHEST:
         raise ConfigurationError(
-            f"{name} {shown(text)!r} is not accepted: it is more than a year ahead; {_CURE}"
+            f"{name} {shown(text)!r} is not accepted: it is more than a year ahead; {cure}"
         )
     return at
 

@@ -17,6 +17,7 @@ from headway.core.document import (
     LAST_OPERATION,
     LEASE_TOKEN,
     LEASE_UNTIL,
+    MOST,
     STATUS,
     SWEEP_GENERATION,
     count,
@@ -100,11 +101,12 @@ def begun(document: Document, beginning: Beginning) -> Begun:
         return Begun(How.BUSY, document)
     after = {
         **document,
-        ATTEMPT_COUNT: count(document, ATTEMPT_COUNT) + (not same),
+        ATTEMPT_COUNT: min(count(document, ATTEMPT_COUNT) + (not same), MOST),
         LAST_OPERATION: beginning.operation,
         LAST_ATTEMPT_TIME: instant(beginning.now),
     }
-    if state in {State.FAILED, State.GIVEN_UP}:
+    # Where times say that it failed, they may be of the same moment: then it still looks so.
+    if state in {State.FAILED, State.GIVEN_UP} or lifecycle.state(after) is State.FAILED:
         after[STATUS] = State.PENDING.value  # it is in somebody's hands again
     if document.get(CLAIM_TOKEN) is not None:
         after.update(UNCLAIMED)  # its event has evidently arrived

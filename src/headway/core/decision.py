@@ -20,6 +20,7 @@ from headway.core.travel import instant
 from headway.core.writes import Document
 
 GIVEN_UP_AT = "givenUpAt"
+_ARCHIVE = "_dead_letter"
 
 
 class Decision(StrEnum):
@@ -43,7 +44,17 @@ def archive_of(collection: str) -> str:
     >>> archive_of("messages")
     'messages_dead_letter'
     """
-    return f"{collection}_dead_letter"
+    return f"{collection}{_ARCHIVE}"
+
+
+def archived_from(collection: str) -> str | None:
+    """Name the collection whose archive this is; None: it is none.
+
+    >>> archived_from("messages_dead_letter")
+    'messages'
+    """
+    of = collection.removesuffix(_ARCHIVE)
+    return of if of and of != collection else None
 
 
 def refusal(decision: Decision, document: Mapping[str, Any], lifecycle: Lifecycle) -> str | None:

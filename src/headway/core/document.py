@@ -36,12 +36,16 @@ FARTHEST_AHEAD = timedelta(hours=1)
 """Clocks differ by less. A time beyond this is no time at all: nobody waits for the year 3000."""
 
 
+MOST = 1_000_000
+"""Nobody tries more often; a number above it is read as this."""
+
+
 def count(document: Mapping[str, Any], field: str) -> int:
     """Read a number of times; whatever is none, is 0."""
     value = document.get(field)
     if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
         return 0
-    return int(min(value, 1_000_000))
+    return int(min(value, MOST))
 
 
 def moment(value: object) -> datetime | None:

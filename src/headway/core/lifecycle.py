@@ -54,8 +54,8 @@ class Lifecycle:
             where that is said by a field of its own and not by `status`.
         processed: The word for success in `status`; `processed` and `completed` are both read.
         lease: How long a worker's hold on a document lasts unless it is renewed. Without one, a
-            document whose worker died is recovered when it has not moved for a day; with one, as
-            soon as the lease is over.
+            document whose worker died is recovered when it has not moved for a day; with one, when
+            the lease and the backoff after the attempt are over.
         created: Field that holds when a document was made.
     """
 
@@ -73,6 +73,11 @@ class Lifecycle:
             raise ConfigurationError(
                 f"max_attempts={self.max_attempts!r} of {self.collection!r} is not accepted: "
                 "the first try counts, so use a whole number from 1"
+            )
+        if self.lease is not None and not isinstance(self.lease, timedelta):
+            raise ConfigurationError(
+                f"lease={self.lease!r} of {self.collection!r} is not accepted: use a duration, "
+                "such as timedelta(minutes=1)"
             )
         if self.lease is not None and self.lease < timedelta(seconds=1):
             raise ConfigurationError(
@@ -135,7 +140,12 @@ class Lifecycle:
     def on_failure(self, error_type: str, message: str, now: datetime) -> Document:
         """What a document is changed to when its event ended as a letter."""
         at = instant(now)
-        error = {"type": error_type, "message": message, "at": at}
+        # PostgreSQL keeps no NUL, and an error's words must never be why a status is not set.
+        error = {
+            "type": error_type,
+            "message": message.replace("\0", "\N{REPLACEMENT CHARACTER}"),
+            "at": at,
+        }
         return self._let_go({STATUS: _FAILED, LAST_FAILED_AT: at, LAST_ERROR: error})
 
     def _let_go(self, changes: Document) -> Document:

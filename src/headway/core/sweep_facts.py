@@ -24,6 +24,16 @@ class CollectionSwept:
     tally: Tally | None = None
     """What is stuck after the run. None: unknown, because the store could not be asked."""
 
+    @property
+    def stuck(self) -> int | None:
+        """Count what is stuck, without what is only new; None: unknown."""
+        return None if self.tally is None else without_young(self.tally, self.skipped)
+
+
+def without_young(tally: Tally, skipped: Mapping[Skip, int]) -> int:
+    """Count what is stuck: an index cannot tell what is too young, whoever looks at it can."""
+    return max(tally.stuck - skipped.get(Skip.YOUNG, 0), 0)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepEnded:

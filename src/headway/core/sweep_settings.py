@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from difflib import get_close_matches
-from typing import Self
+from typing import Any, Self
 
 from headway.core.errors import ConfigurationError
 from headway.core.gateway_url import GatewayUrl, read_gateway_url
@@ -118,6 +118,7 @@ class SweepSettings:
             for name, value in read(limits, settings, prefixes=(_PREFIX,)).items()
         }
         fields = read(SWEEP_SETTINGS, settings, prefixes=(_PREFIX,))
+        _refuse_long_base(settings, fields)
         return cls(**fields, max_attempts=attempts, gateway=_gateway(settings))
 
 
@@ -164,6 +165,12 @@ def _refuse_unknown(settings: Mapping[str, str]) -> None:
     names = [setting.name for setting in SWEEP_SETTINGS]
     for name in settings:
         given = name.removeprefix(_PREFIX)
+        collection = given.removeprefix(_MAX_ATTEMPTS)
+        if given not in {name, collection} and collection != setting_of(collection):
+            raise ConfigurationError(
+                f"{name} is not a setting: names of collections are in capitals there, "
+                f"{_PREFIX}{_MAX_ATTEMPTS}{setting_of(collection)}"
+            )
         if given == name or given in names or given.removeprefix(_MAX_ATTEMPTS) not in {given, ""}:
             continue
         known = [*names, f"{_MAX_ATTEMPTS}<COLLECTION>"]
@@ -174,6 +181,17 @@ def _refuse_unknown(settings: Mapping[str, str]) -> None:
             else f"after {_PREFIX} comes {', '.join(known)}"
         )
         raise ConfigurationError(f"{name} is not a setting: {cure}")
+
+
+def _refuse_long_base(settings: Mapping[str, str], fields: Mapping[str, Any]) -> None:
+    """Refuse a first wait above the longest one, if somebody set it: it would not be waited."""
+    longest = fields.get("max_delay", SweepSettings().max_delay)
+    if "base_delay" in fields and fields["base_delay"] > longest:
+        given = settings[f"{_PREFIX}BASE_DELAY_SECONDS"]
+        raise ConfigurationError(
+            f"{_PREFIX}BASE_DELAY_SECONDS={given!r} is above {_PREFIX}MAX_DELAY_SECONDS "
+            f"({longest.total_seconds():g}), so it would not be waited: lower it, or raise that"
+        )
 
 
 _BACKENDS = {"noop": False, "prometheus": False, "prometheus_pushgateway": True}

@@ -7,9 +7,10 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from headway.core.decision import Decision
+from headway.core.decision import Decision, archived_from
 from headway.core.errors import ConfigurationError
 from headway.core.lifecycle import Lifecycle, State
+from headway.core.showing import shown
 from headway.core.sweep import SweepRule
 from headway.core.writes import Document
 from headway.ports.chance import Chance
@@ -20,8 +21,10 @@ from headway.runtime.documents_choosing import Choice, pages
 from headway.runtime.documents_history import History, read_history
 from headway.runtime.documents_report import DocumentsReport, OnReport
 from headway.runtime.documents_stuck import StuckReport, look
+from headway.runtime.sweep_targets import Target
 
 RuleOf = Callable[[str], SweepRule]
+TargetOf = Callable[[str], Target | None]
 
 
 def usual_rule(collection: str) -> SweepRule:
@@ -38,6 +41,7 @@ class StoredDocuments:
         chance: Names changes.
         who: Who decides, for the record of every change.
         rule_of: Gives the rule, with its lifecycle, of a collection.
+        target_of: Gives the handler that gets what is stuck in a collection, where it is known.
     """
 
     def __init__(
@@ -48,6 +52,7 @@ class StoredDocuments:
         *,
         who: str = "a program",
         rule_of: RuleOf = usual_rule,
+        target_of: TargetOf = lambda _collection: None,
     ) -> None:
         self._documents = engine.documents
         self._sweeping = _sweeping(engine)
@@ -55,6 +60,7 @@ class StoredDocuments:
         self._chance = chance
         self._history = History(self._sweeping.desk, clock, who)
         self.rule_of = rule_of
+        self.target_of = target_of
 
     async def exists(self, collection: str) -> bool:
         """Say whether there is any document in a collection."""
@@ -73,6 +79,7 @@ class StoredDocuments:
             self.rule_of(collection),
             self._clock.now(),
             limit=limit,
+            target=self.target_of(collection),
             on_progress=on_progress,
         )
 
@@ -116,6 +123,7 @@ class StoredDocuments:
         """
         if decision is Decision.RETRY and at is None:
             raise ConfigurationError("a retry needs the time when it is to be made")
+        _refuse_in_archive(decision, collection)
         report = DocumentsReport(
             decision=decision,
             collection=collection,
@@ -138,6 +146,16 @@ class StoredDocuments:
     async def history(self, limit: int = 20) -> Sequence[Document]:
         """Give the latest changes, the newest first: who did what, and what came of it."""
         return await read_history(self._sweeping.desk, limit)
+
+
+def _refuse_in_archive(decision: Decision, collection: str) -> None:
+    of = archived_from(collection)
+    if of is not None and decision is not Decision.PURGE:
+        raise ConfigurationError(
+            f"{decision} of {shown(collection)} is not accepted: it is the archive of {shown(of)}, "
+            f"and nobody sweeps it; bring documents back (headway documents restore {shown(of)}), "
+            "or purge them"
+        )
 
 
 def _sweeping(engine: Engine) -> Sweeping:

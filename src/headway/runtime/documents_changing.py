@@ -125,7 +125,7 @@ class Changing:
         report.choose(document, self._rule.lifecycle.state(document).value)
         if report.decision is Decision.RETRY and report.at is not None:
             due = prospect({**document, **scheduled(report.at)}, self._rule, report.began).due
-            report.later += due is None or due > report.at
+            report.later += due is None or due > max(report.at, report.began)
 
     async def _apply(self, fit: Sequence[Mapping[str, Any]]) -> frozenset[str]:
         desk, collection, lifecycle = self._desk, self._rule.collection, self._rule.lifecycle

@@ -77,6 +77,11 @@ class DocumentsReport:
         """Count those that were not any more, when it was their turn, as they were before."""
         return max(self.chosen - self.done, 0) if self.complete else 0
 
+    @property
+    def meant(self) -> int:
+        """Count all that were asked for: those that were chosen, refused, or not there."""
+        return self.chosen + self.refused.total() + len(self.missing)
+
     def choose(self, document: Mapping[str, Any], state: str) -> None:
         """Take down that a document is to be changed."""
         self.chosen += 1

@@ -24,9 +24,13 @@ from headway.ports.candidates import View
 from headway.ports.engine import Sweeping
 from headway.runtime.documents_choosing import PAGE, error_type
 from headway.runtime.documents_report import add_kind
+from headway.runtime.sweep_events import rebuilt
+from headway.runtime.sweep_targets import Target
 
 _NEVER = datetime.min.replace(tzinfo=UTC)
 _NOT_STUCK = {Why.YOUNG, Why.IN_HAND, Why.PROCESSED, Why.FOREIGN, Why.GIVEN_UP}
+
+UNFIT = "no event can be made of it"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,10 +44,14 @@ class Standing:
     last_attempt: datetime | None
     prospect: Prospect
     last_error: Any
+    unfit: str = ""
+    """Why no event can be made of it; it is due, and a sweep leaves it alone all the same."""
 
     @property
     def sweep(self) -> str:
         """Say in a word what a sweep would do with it now."""
+        if self.unfit:
+            return "leave"
         match self.prospect.judgement:
             case Requeue():
                 return "requeue"
@@ -55,6 +63,8 @@ class Standing:
     @property
     def why(self) -> str:
         """Say why it would be left alone; nothing, if it would not be."""
+        if self.unfit:
+            return UNFIT
         judgement = self.prospect.judgement
         return judgement.why.value if isinstance(judgement, Leave) else ""
 
@@ -84,16 +94,20 @@ async def look(
     now: datetime,
     *,
     limit: int,
+    target: Target | None = None,
     on_progress: Callable[[int, int], object] | None = None,
 ) -> StuckReport:
-    """Count what is stuck and what was given up; name the first of both, up to a limit."""
+    """Count what is stuck and what was given up; name the first of both, up to a limit.
+
+    Where a target is given, the events of what is due are made as a sweep makes them, and not sent.
+    """
     report = StuckReport(collection=rule.collection)
     await sweeping.candidates.prepare([rule])  # as a sweeper does; else every page reads all
     tally = await sweeping.candidates.tally(rule, now)
     seen = 0
     async for page in _candidates(sweeping, rule, now):
         for document in page:
-            _take_in(report, _standing(document, rule, now), document, limit)
+            _take_in(report, _standing(document, rule, now, target), document, limit)
         seen += len(page)
         if on_progress is not None:
             on_progress(seen, max(seen, tally.stuck + tally.given_up))
@@ -124,16 +138,30 @@ def _home(document: Mapping[str, Any], lifecycle: Lifecycle) -> View | None:
     return View.UNMOVED if document.get(LEASE_TOKEN) is None else View.LEASE_OVER
 
 
-def _standing(document: Document, rule: SweepRule, now: datetime) -> Standing:
+def _standing(
+    document: Document, rule: SweepRule, now: datetime, target: Target | None
+) -> Standing:
+    ahead = prospect(document, rule, now)
     return Standing(
         document_id=str(document[ID]),
         state=rule.lifecycle.state(document),
         attempts=count(document, ATTEMPT_COUNT),
         max_attempts=rule.lifecycle.max_attempts,
         last_attempt=moment(document.get(LAST_ATTEMPT_TIME)),
-        prospect=prospect(document, rule, now),
+        prospect=ahead,
         last_error=document.get(LAST_ERROR),
+        unfit=_unfit(document, ahead, target, now),
     )
+
+
+def _unfit(document: Document, ahead: Prospect, target: Target | None, now: datetime) -> str:
+    if target is None or not isinstance(ahead.judgement, Requeue):
+        return ""
+    try:
+        rebuilt(target, document, ahead.judgement, now)
+    except Exception as error:  # noqa: BLE001 (code and types of the user's own)
+        return type(error).__name__
+    return ""
 
 
 def _take_in(report: StuckReport, standing: Standing, document: Document, limit: int) -> None:

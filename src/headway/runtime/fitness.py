@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import timedelta
+from difflib import get_close_matches
 
 from headway.core.errors import ConfigurationError
 from headway.runtime.service import Service
@@ -21,10 +22,27 @@ def refuse_unfit(services: Sequence[Service]) -> None:
     for kept in sorted({service.failed_queue for service in services}.intersection(queues)):
         raise ConfigurationError(f"queue {kept!r} is not accepted: letters are kept there")
     for service in services:
+        refuse_misspelt(service)
         if not service.subscriptions:
             raise ConfigurationError(
                 f"service {service.name!r} handles nothing: subscribe a handler with "
                 f"@{service.name}.on(...)"
+            )
+
+
+def refuse_misspelt(service: Service) -> None:
+    """Refuse a lifecycle whose collection is nearly one that a handler works on.
+
+    For one that no handler works on there may be a reason: documents are inserted into it.
+    """
+    declared = service.lifecycles_by_name.keys()
+    worked_on = {each.documents[0] for each in service.subscriptions.values() if each.documents}
+    for name in declared - worked_on:
+        near = get_close_matches(name, worked_on - declared, n=1)
+        if near:
+            raise ConfigurationError(
+                f"{service.name}: no handler works on documents of {name!r}, for which there is a "
+                f"lifecycle: did you mean {near[0]!r}?"
             )
 
 

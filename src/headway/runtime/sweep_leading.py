@@ -1,6 +1,7 @@
 """Of several sweepers that run, one leads: it holds a lease, and renews it while it lives."""
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from datetime import datetime, timedelta
@@ -11,6 +12,7 @@ from headway.ports.leases import Leases
 LEADER = "sweep/leader"
 LEASE = timedelta(seconds=60)
 BEAT = LEASE / 3
+_LOG = logging.getLogger("headway")
 
 
 class Leadership:
@@ -21,6 +23,7 @@ class Leadership:
         self._token = token
         self._clock = clock
         self._until: datetime | None = None
+        self._stands_by = False
 
     @property
     def is_ours(self) -> bool:
@@ -31,7 +34,19 @@ class Leadership:
         # By our own clock, from before it was asked for: we stop believing in time.
         until = self._clock.now() + LEASE
         self._until = until if await self._leases.hold(LEADER, self._token, LEASE) else None
+        self._say(stands_by=self._until is None)
         return self._until is not None
+
+    def _say(self, *, stands_by: bool) -> None:
+        if stands_by and not self._stands_by:
+            _LOG.info(
+                "Another sweeper leads: this one stands by, and takes over within %gs when that "
+                "one is gone",
+                (LEASE + BEAT).total_seconds(),
+            )
+        elif self._stands_by and not stands_by:
+            _LOG.info("This sweeper leads now")
+        self._stands_by = stands_by
 
     @asynccontextmanager
     async def keeping(self) -> AsyncIterator[None]:

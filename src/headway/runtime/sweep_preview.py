@@ -6,6 +6,7 @@ from datetime import timedelta
 
 from headway.core.failure import words
 from headway.core.secrets import hidden
+from headway.core.sweep_facts import without_young
 from headway.core.sweep_settings import SweepSettings
 from headway.core.sweep_totals import Skip
 from headway.core.tally import Tally
@@ -53,6 +54,11 @@ class Preview:
     skipped: dict[Skip, Listed] = field(default_factory=dict)
     errors: dict[str, Listed] = field(default_factory=dict)
     """No event can be made of these; by the name of the exception."""
+
+    @property
+    def stuck(self) -> int:
+        """Count what is stuck, without what is only new."""
+        return without_young(self.tally, {why: each.count for why, each in self.skipped.items()})
 
     def take(self, page: Page) -> None:
         room = max(self.limit - self.requeue.count, 0)

@@ -8,6 +8,7 @@ from headway.core.errors import ConfigurationError
 from headway.core.sweep import SweepRule
 from headway.core.sweep_settings import SweepSettings
 from headway.ports.bus import Queue
+from headway.runtime.fitness import refuse_misspelt
 from headway.runtime.service import Service, Subscription
 
 
@@ -37,6 +38,7 @@ def find_targets(
     """
     found: dict[str, list[Target]] = {}
     for service in services:
+        refuse_misspelt(service)
         queues = {queue.name: queue for queue in service.queues()}
         for subscription in service.subscriptions.values():
             if subscription.documents is None or subscription.lifecycle is None:

@@ -165,6 +165,6 @@ class SweepView:
             _LOG.warning(
                 "The store could not be asked what is stuck (%s: %s): metrics say unknown",
                 type(error).__name__,
-                hidden(str(error)),
+                hidden(str(error)) or "no answer in time",
             )
         self._was_up = error is None

@@ -4,6 +4,7 @@ import logging
 from typing import Any, assert_never
 
 from headway.adapters.logs.durations import short
+from headway.core.catalogue import EVERYTHING
 from headway.core.failure import words
 from headway.core.secrets import hidden
 from headway.core.showing import shown
@@ -54,18 +55,18 @@ class SweepLines:
         requeued = sum(one.requeued for one in swept)
         given_up = sum(one.given_up for one in swept)
         backoff = sum(one.skipped.get(Skip.BACKOFF, 0) for one in swept)
-        stuck = [None if one.tally is None else one.tally.stuck for one in swept]
+        stuck = [one.stuck for one in swept]
         known = sum(number for number in stuck if number is not None)
         self._log.log(
             logging.INFO if fact.status is Status.SUCCESS else logging.ERROR,
-            "Sweep %s in %.2fs: %d requeued, %d waiting for their backoff, %d given up, %d errors; "
+            "Sweep %s in %.2fs: %d requeued, %d waiting for their backoff, %d given up, %s; "
             "%s stuck",
             "ended" if fact.status is Status.SUCCESS else "failed",
             fact.elapsed.total_seconds(),
             requeued,
             backoff,
             given_up,
-            errors,
+            _many(errors, "error"),
             "unknown how many" if None in stuck else known,
             extra={
                 "status": str(fact.status),
@@ -99,8 +100,8 @@ class SweepLines:
     def _requeued(self, fact: DocumentsRequeued) -> None:
         if self._log.isEnabledFor(logging.DEBUG):
             self._log.debug(
-                "Requeued %d documents of %s: %s",
-                len(fact.document_ids),
+                "Requeued %s of %s: %s",
+                _many(len(fact.document_ids), "document"),
                 shown(fact.collection),
                 shown(", ".join(fact.document_ids)),
                 extra=_fields(fact) | {"count": len(fact.document_ids)},
@@ -114,9 +115,10 @@ class SweepLines:
             else "they come in later runs, or set RETRY_JOB_LIMIT"
         )
         self._log.warning(
-            "%d documents of %s are due and held back, over %d in one run; %s",
-            fact.count,
+            "%s of %s %s due and held back, over %d in one run; %s",
+            _many(fact.count, "document"),
             shown(fact.collection),
+            "is" if fact.count == 1 else "are",
             fact.limit,
             why,
             extra=_fields(fact)
@@ -129,11 +131,11 @@ class SweepLines:
 
     def _not_rebuilt(self, fact: DocumentsNotRebuilt) -> None:
         self._log.error(
-            "No %s that its handler accepts can be made of %d documents of %s: %s: %s (the first "
-            "is %s); give its handler a rebuild= that fits, mend the documents, or put them away: headway "
-            "documents archive %s %s --stuck (or purge)",
+            "No %s that its handler accepts can be made of %s of %s: %s: %s (the first "
+            "is %s); give its handler a rebuild= that fits, mend the documents, or put them "
+            "away: headway documents archive %s %s --stuck (or purge)",
             shown(fact.event_type),
-            fact.count,
+            _many(fact.count, "document"),
             shown(fact.collection),
             shown(fact.error_type),
             shown(fact.first_error),
@@ -179,15 +181,22 @@ class SweepLines:
     def _failed(self, fact: CollectionFailed) -> None:
         error = fact.error
         # That nobody is at the other end needs no traceback.
-        traceback = None if isinstance(error, ConnectionError) else error
+        is_lost = EVERYTHING.classify(error).error_type == "CONNECTION_ERROR"
+        traceback = None if is_lost else error
+        # Behind this MongoDB's driver says all that it knows of every server.
+        said = words(error).partition(", Topology Description")[0]
         self._log.error(
             "The sweep %swas broken off: %s: %s; what it had claimed is sent again by a later one",
             f"of {shown(fact.collection)} " if fact.collection else "",
             type(error).__name__,
-            shown(hidden(words(error))),
+            shown(hidden(said)) or "it says no more",
             extra=_fields(fact) | {"error_type": type(error).__name__},
             exc_info=traceback,
         )
+
+
+def _many(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def _fields(fact: Any) -> dict[str, Any]:

@@ -64,12 +64,14 @@ _RIGHTS = (
     "grant it CREATE on the first schema of its search path; or open the store once as a user who "
     "may, and grant this one SELECT, INSERT, UPDATE and DELETE on them"
 )
+_OPTIONS = "correct it, or leave it out: what asyncpg does not know is set on the server"
 PRIMARY = "name the primary server, or add target_session_attrs=read-write to the URL"
 _HOPELESS = (
     (("28",), "is refused by the server", _LOGIN),
     (("3D000",), "names a database that is not there", "make it with createdb, or name another"),
     (("42501", "3F000"), "does not let this user make or use the tables headway_*", _RIGHTS),
     (("25006",), "takes no writes", PRIMARY),
+    (("42704", "22023"), "has an option that the server refuses", _OPTIONS),
 )
 """SQLSTATEs, what is wrong, and the cure."""
 

@@ -37,9 +37,6 @@ class IoThread:
         """Have something run after a while; only on the thread itself."""
         return self.loop.call_later(seconds, callback)
 
-    def never_mind(self, timer: object) -> None:
-        self.loop.remove_timeout(timer)
-
     def stop(self) -> None:
         """End the thread; only for connections that are closed."""
         if self._thread is None or self._stopping:

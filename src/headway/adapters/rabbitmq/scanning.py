@@ -133,7 +133,7 @@ class Scan:
         return self.left > 0
 
     def ready(self) -> int:
-        return int(self._asking.queue_declare(self.queue, passive=True).method.message_count)
+        return _ready(self._asking, self.queue)
 
     def take(self, wanted: int) -> list[Taken]:
         """Take the next ones. With many in hand, more than wanted: channels are not endless."""
@@ -217,14 +217,20 @@ class Scan:
             self._connection.process_data_events(time_limit=_LOOK_EVERY)
             if len(taken) > progress:
                 quiet, progress, deadline = 0, len(taken), time.monotonic() + _STUCK
-            elif self.ready() == 0:
-                quiet += 1  # somebody who keeps no order, such as another program, was faster
+            elif _ready(channel, self.queue) == 0:
+                # Asked over the same channel, so what is on its way by it has come before the
+                # answer: somebody who keeps no order, such as another program, was faster.
+                quiet += 1
         channel.basic_cancel(consumer)
         page.unsettled = len(taken)
         counts = [deliveries(each.properties) for each in taken]
         self.is_worn = self.is_worn or any(count >= _WORN for count in counts)
         self.is_beyond = 0 in counts
         return taken
+
+
+def _ready(channel: BlockingChannel, queue: str) -> int:
+    return int(channel.queue_declare(queue, passive=True).method.message_count)
 
 
 def lock_of(queue: str) -> str:

@@ -48,7 +48,7 @@ StuckOption = Annotated[
         "which no event can be made.",
     ),
 ]
-_AT = "Not before this time: 2030-01-31T06:00 (UTC), 30m, 2h, 1d, now."
+_AT = "Not before this time: YYYY-MM-DDTHH:MM (UTC), 30m, 2h, 1d, now."
 AtOption = Annotated[
     str | None, typer.Option("--at", metavar="TIME", help=f"{_AT} [default: the next sweep]")
 ]

@@ -15,7 +15,7 @@ from headway.apps.cli.record import record_of_changes
 from headway.apps.cli.screen import bar, many, say_on_ctrl_c
 from headway.assembly.retrying import CLOCK
 from headway.core.ahead import read_ahead
-from headway.core.decision import Decision
+from headway.core.decision import Decision, archive_of
 from headway.core.lifecycle import Lifecycle
 from headway.core.showing import shown
 from headway.ports.engine import Engine
@@ -69,8 +69,14 @@ def decide(bus: str | None, order: Order) -> None:
         if order.ask:
             _ask(report)
 
+    nothing_such = order.error_type is not None
+
     async def change(engine: Engine) -> DocumentsReport:
+        nonlocal nothing_such
         documents = stored_documents(engine, order.services)
+        is_restore = decision is Decision.RESTORE
+        place = archive_of(order.collection) if is_restore else order.collection
+        nothing_such = nothing_such or not await documents.exists(place)
         return await documents.decide(
             decision,
             order.collection,
@@ -90,7 +96,7 @@ def decide(bus: str | None, order: Order) -> None:
         look = looking.enter_context(bar("looking"))
         report = on_engine(bus, change)
     show_report(report)
-    if report.refused or report.missing:
+    if report.refused or report.missing or (not report.chosen and nothing_such):
         raise typer.Exit(NOT_AS_PROMISED)
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import typer
 
+from headway.apps.cli.codes import NOT_AS_PROMISED
 from headway.apps.cli.documents_shown import show_changes
 from headway.apps.cli.engines import on_engine
 from headway.apps.cli.exporting import Export
@@ -41,7 +42,11 @@ def show_stuck(
     elif exists:
         show_standings(report, CLOCK.now())
     else:
-        typer.echo(f"There is no document in {shown(collection)}: is that its name?")
+        typer.echo(_nothing_in(collection))
+
+
+def _nothing_in(collection: str) -> str:
+    return f"There is no document in {shown(collection)}: is that its name?"
 
 
 def _fields(standing: Standing) -> dict[str, Any]:
@@ -73,7 +78,7 @@ def export_documents(
     """Write documents as JSON Lines."""
     into = Export(path, force=force, noun="document", kept="the documents are as they were")
 
-    async def write(engine: Engine) -> None:
+    async def write(engine: Engine) -> bool:
         documents = stored_documents(engine, services)
         states = read_states(statuses, documents.rule_of(collection).lifecycle)
         choice = Choice(ids=ids, states=states, error_type=error_type, limit=limit)
@@ -81,11 +86,16 @@ def export_documents(
             into.write(as_json(document))
             if into.path is not None and into.lines % PAGE == 0:
                 move(into.lines, limit)
+        return await documents.exists(collection)
 
     with say_on_ctrl_c(into.how_far), bar("exporting") as move, into:
-        on_engine(bus, write)
+        exists = on_engine(bus, write)
     if into.path is not None:
         typer.echo(f"{many(into.lines, 'document')} written to {into.path}", err=True)
+    if not exists:
+        typer.echo(_nothing_in(collection), err=True)
+    if not into.lines and (ids or error_type is not None or not exists):
+        raise typer.Exit(NOT_AS_PROMISED)
 
 
 def show_history(bus: str | None, *, limit: int, machine: bool) -> None:

@@ -30,7 +30,7 @@ def show_report(report: DocumentsReport) -> None:
     name = shown(report.collection)
     words = "would be " * report.dry_run + _done(report.decision, report.collection)
     if report.chosen:
-        typer.echo(f"{report.done} of {many(report.chosen, 'document')} of {name} {words}")
+        typer.echo(f"{report.done} of {many(report.meant, 'document')} of {name} {words}")
     elif not (report.refused or report.missing):
         typer.echo(f"There is no such document in {_where(report)}: {shown(report.selection)}")
     if report.dry_run:
@@ -99,8 +99,9 @@ def _show_when(report: DocumentsReport) -> None:
         typer.echo(f"The first sweep after {when(report.at)} {takes} them.")
     if report.later:
         typer.echo(
-            f"  {report.later} of them later: a worker may still have them, until nothing has "
-            "moved for as long as RETRY_JOB_STUCK_THRESHOLD_HOURS says"
+            f"  {report.later} of them later: a worker may still have them, until their lease is "
+            "over; without one, until nothing has moved for as long as "
+            "RETRY_JOB_STUCK_THRESHOLD_HOURS says"
         )
 
 

@@ -56,6 +56,13 @@ def on_engine(bus: str | None, body: Callable[[Engine], Awaitable[T]], *, store:
     try:
         return asyncio.run(opened())
     except ConnectionError as error:
-        raise ConfigurationError(
-            f"{meant.name}={hidden(meant.url)!r} cannot be used: {error}"
-        ) from error
+        raise unreachable(meant, error) from error
+
+
+def unreachable(meant: EngineSettings, error: ConnectionError) -> ConfigurationError:
+    """Say by which setting somebody is named who does not answer: the bus, or the store."""
+    said, store = str(error), hidden(meant.store_url)
+    # Each names in its errors whom it could not reach.
+    is_store = meant.store is not None and bool(store) and store in said
+    name, url = (meant.store_name, store) if is_store else (meant.name, hidden(meant.url))
+    return ConfigurationError(f"{name}={url!r} cannot be used: {said.removeprefix(f'{url}: ')}")

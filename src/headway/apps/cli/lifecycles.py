@@ -11,8 +11,9 @@ from headway.core.errors import ConfigurationError
 from headway.core.lifecycle import Lifecycle
 from headway.core.showing import shown
 from headway.core.sweep import SweepRule
-from headway.runtime.documents import RuleOf
+from headway.runtime.documents import RuleOf, TargetOf
 from headway.runtime.service import Service
+from headway.runtime.sweep_targets import find_targets
 
 
 def rules_of(names: Sequence[str]) -> RuleOf:
@@ -31,6 +32,16 @@ def rules_of(names: Sequence[str]) -> RuleOf:
         return settings.rule(Lifecycle(collection))
 
     return rule_of
+
+
+def targets_of(names: Sequence[str]) -> TargetOf:
+    """Give what finds the handler to which a sweep sends what is stuck in a collection."""
+    services = load_services(names or named_services())
+    try:
+        targets = {each.collection: each for each in find_targets(services, sweep_settings())}
+    except ConfigurationError:  # nothing is swept, or a sweep would say what has to be mended
+        targets = {}
+    return targets.get
 
 
 def _declared(services: Sequence[Service]) -> Mapping[str, Lifecycle]:

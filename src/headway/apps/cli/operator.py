@@ -5,7 +5,7 @@ import os
 import platform
 from collections.abc import Sequence
 
-from headway.apps.cli.lifecycles import rules_of
+from headway.apps.cli.lifecycles import rules_of, targets_of
 from headway.assembly.retrying import CHANCE, CLOCK
 from headway.ports.engine import Engine
 from headway.runtime.documents import StoredDocuments
@@ -19,7 +19,14 @@ def failed_queues(engine: Engine) -> FailedQueues:
 
 def stored_documents(engine: Engine, services: Sequence[str] = ()) -> StoredDocuments:
     """Give the documents, with lifecycles as services declare them; every change is recorded."""
-    return StoredDocuments(engine, CLOCK, CHANCE, who=_who(), rule_of=rules_of(services))
+    return StoredDocuments(
+        engine,
+        CLOCK,
+        CHANCE,
+        who=_who(),
+        rule_of=rules_of(services),
+        target_of=targets_of(services),
+    )
 
 
 def _who() -> str:

@@ -10,9 +10,10 @@ from rich.text import Text
 
 from headway.apps.cli.documents_shown import kinds
 from headway.apps.cli.screen import harmless, show_indented
+from headway.core.decision import archived_from
 from headway.core.showing import shown
 from headway.core.sweep import GiveUp, Leave, Requeue, Why
-from headway.runtime.documents_stuck import Standing, StuckReport
+from headway.runtime.documents_stuck import UNFIT, Standing, StuckReport
 
 _STEPS = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
 _ROUGHLY = 2
@@ -25,6 +26,7 @@ _SETTLED = ("id", "attempts", "the last", "last error")
 _SUMMARY = {
     "requeue": "the next sweep requeues them",
     "give up": "they have had all their attempts, the next sweep gives them up",
+    UNFIT: "no event can be made of them: mend them or rebuild=, or archive them with --stuck",
     Why.BACKOFF.value: "they wait for their backoff",
     Why.SCHEDULED.value: "they wait for the time that a person set",
     Why.LEASED.value: "a worker has them, or died just now",
@@ -39,13 +41,23 @@ def show_standings(report: StuckReport, now: datetime) -> None:
     _show("Given up", report.first_given_up, report.given_up, _SETTLED, now)
     if not (report.stuck or report.given_up):
         typer.echo(f"Nothing in {name} is stuck, and nothing was given up.")
+    of = archived_from(report.collection)
     for reason, count in report.reasons.most_common():
+        if of is not None:
+            break  # nobody sweeps it
         typer.echo(f"{count:>6} stuck: {_SUMMARY.get(reason, reason)}")
     if report.given_up:
         typer.echo(f"{report.given_up:>6} given up: {kinds(report.given_up_errors)}")
     if report.young:
         typer.echo(f"{report.young:>6} new: never attempted, and too young to be called stuck")
-    if report.given_up:
+    if of is not None:
+        typer.echo(
+            f"\nThis is the archive of {shown(of)}, which nobody sweeps:\n"
+            f"  back to work         headway documents restore {shown(of)} --all\n"
+            f"  nobody needs it      headway documents purge {name} --all\n"
+            "  not known yet        leave it"
+        )
+    elif report.given_up:
         typer.echo(
             "\nWhat was given up waits for a decision:\n"
             f"  the fault is mended  headway documents reset {name} --all\n"
@@ -83,7 +95,7 @@ def _cells(standing: Standing, now: datetime) -> Mapping[str, str]:
         "id": standing.document_id,
         "status": standing.state.value,
         "attempts": f"{standing.attempts} of {standing.max_attempts}",
-        "the last": _ago(standing.last_attempt, now),
+        "the last": _last(standing, now),
         "a sweep would": _sweep(standing, now),
         "last error": _error(standing),
     }
@@ -103,6 +115,7 @@ def _show_line(console: Console, cells: Sequence[str], widths: Sequence[int]) ->
 def _show_paragraph(console: Console, cells: Mapping[str, str]) -> None:
     show_indented(console, harmless(cells["id"]), 0)
     last = "none yet" if cells["the last"] == "never" else f"the last {cells['the last']}"
+    last = "nobody knows when" if cells["the last"] == "unknown" else last
     words = f"{cells['status']}, {cells['attempts']} attempts, {last}"
     show_indented(console, harmless(f"{words}; a sweep would {cells['a sweep would']}"), _GAP)
     if cells["last error"] != "-":
@@ -110,6 +123,8 @@ def _show_paragraph(console: Console, cells: Mapping[str, str]) -> None:
 
 
 def _sweep(standing: Standing, now: datetime) -> str:
+    if standing.unfit:
+        return f"leave it: {standing.unfit}"
     match standing.prospect.judgement:
         case Requeue(again=True):
             return "send it again now"
@@ -124,6 +139,12 @@ def _sweep(standing: Standing, now: datetime) -> str:
             return (
                 f"wait {_distance((due - now).total_seconds())}: {why}" if due else f"wait: {why}"
             )
+
+
+def _last(standing: Standing, now: datetime) -> str:
+    if standing.last_attempt is None and standing.attempts:
+        return "unknown"  # nobody wrote down when, or it cannot be read
+    return _ago(standing.last_attempt, now)
 
 
 def _ago(at: datetime | None, now: datetime) -> str:

@@ -11,7 +11,8 @@ from headway.core.sweep_facts import CollectionSwept, SweepEnded
 from headway.core.sweep_totals import Skip
 from headway.runtime.sweep_preview import Listed, Preview
 
-_IN_HAND = (Skip.IN_HAND, Skip.LEASED, Skip.CLAIMED, Skip.YOUNG)
+_APART = (Skip.BACKOFF, Skip.HELD_BACK)
+"""These have columns of their own; the others are left alone for reasons that --json tells."""
 _WHY = {
     Skip.BACKOFF: "their next attempt is not due yet",
     Skip.IN_HAND: "a worker may be at them, or their events wait in a queue",
@@ -29,7 +30,7 @@ _WHY = {
 
 def show_run(ended: SweepEnded) -> None:
     """Print what one run did, a line for each collection."""
-    headings = ["collection", "stuck", "requeued", "backoff", "in hand", "given up", "errors"]
+    headings = ["collection", "stuck", "requeued", "backoff", "left alone", "given up", "errors"]
     rows = [_row(one) for one in ended.collections]
     held_back = any(one.held_back for one in ended.collections)
     if held_back:
@@ -45,10 +46,10 @@ def show_run(ended: SweepEnded) -> None:
 def _row(one: CollectionSwept) -> list[str]:
     return [
         one.collection,
-        "unknown" if one.tally is None else str(one.tally.stuck),
+        "unknown" if one.stuck is None else str(one.stuck),
         str(one.requeued),
         str(one.skipped.get(Skip.BACKOFF, 0)),
-        str(sum(one.skipped.get(why, 0) for why in _IN_HAND)),
+        str(sum(count for why, count in one.skipped.items() if why not in _APART)),
         str(one.given_up),
         ", ".join(f"{count} {kind}" for kind, count in one.errors.items()) or "0",
     ]
@@ -59,7 +60,7 @@ def run_fields(ended: SweepEnded) -> list[dict[str, Any]]:
     return [
         {
             "collection": one.collection,
-            "stuck": None if one.tally is None else one.tally.stuck,
+            "stuck": one.stuck,
             "failed_max_retries": None if one.tally is None else one.tally.given_up,
             "requeued": one.requeued,
             "skipped": _words(one.skipped),
@@ -79,7 +80,7 @@ def show_preview(seen: Preview) -> None:
     """Print what would become of the documents of a collection."""
     typer.echo(
         f"{shown(seen.collection)}: {many(seen.requeue.count, 'document')} would be requeued, "
-        f"{seen.give_up.count} given up; {seen.tally.stuck} are stuck"
+        f"{seen.give_up.count} given up; {seen.stuck} {'is' if seen.stuck == 1 else 'are'} stuck"
     )
     if seen.left_alone is not None:
         typer.echo(f"  none of them now: {_WHY[Skip.DOWN]}")
@@ -108,7 +109,7 @@ def preview_fields(seen: Preview) -> dict[str, Any]:
     """Give the same for machines."""
     return {
         "collection": seen.collection,
-        "stuck": seen.tally.stuck,
+        "stuck": seen.stuck,
         "failed_max_retries": seen.tally.given_up,
         "requeue": _listed(seen.requeue),
         "give_up": _listed(seen.give_up),

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import typer
 
 from headway.apps.cli.codes import INTERRUPTED, NOT_AS_PROMISED
-from headway.apps.cli.engines import refuse_missing
+from headway.apps.cli.engines import refuse_missing, unreachable
 from headway.apps.cli.logs import LogFormat, write_logs
 from headway.apps.cli.screen import as_json, bar, say_on_ctrl_c
 from headway.apps.cli.sweep_shown import preview_fields, run_fields, show_preview, show_run
@@ -18,7 +18,6 @@ from headway.assembly.settings import SERVICES, named_services, sweep_settings
 from headway.assembly.sweeping import Sweeper
 from headway.core.errors import ConfigurationError
 from headway.core.facts import Fact
-from headway.core.secrets import hidden
 from headway.core.sweep_facts import SweepEnded
 from headway.core.sweep_settings import SweepSettings
 from headway.core.sweep_totals import Status
@@ -62,9 +61,7 @@ def carry_out(orders: Orders) -> None:
         else:
             _sweep(orders, settings, services)
     except ConnectionError as error:
-        raise ConfigurationError(
-            f"{meant.name}={hidden(meant.url)!r} cannot be used: {error}"
-        ) from error
+        raise unreachable(meant, error) from error
 
 
 def _settings(orders: Orders) -> SweepSettings:
