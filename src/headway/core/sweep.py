@@ -22,6 +22,7 @@ from headway.core.document import (
     LAST_OPERATION,
     LEASE_TOKEN,
     LEASE_UNTIL,
+    MOST,
     RETRY_AT,
     STATUS,
     SWEEP_GENERATION,
@@ -134,7 +135,7 @@ def judge(document: Mapping[str, Any], rule: SweepRule, now: datetime) -> Judgem
         return Leave(Why.BACKOFF)
     generation = count(document, SWEEP_GENERATION) + 1
     operation = sweep_operation(rule.collection, str(document[ID]), generation)
-    return Requeue(operation, generation, attempts + 1)
+    return Requeue(operation, generation, min(attempts + 1, MOST))
 
 
 _SETTLED = {
