@@ -315,7 +315,11 @@ def test_a_person_at_a_terminal_sees_a_bar_and_can_stop_it(shop: SweepShop) -> N
     process = shop.started(
         shop.module + ":parsing",
         "--once",
-        env={"RETRY_JOB_RATE_PER_SECOND": "1000", "TERM": "xterm"},
+        env={
+            "RETRY_JOB_RATE_PER_SECOND": "600",
+            "RETRY_JOB_CAP_AFTER_DOWNTIME": "0",
+            "TERM": "xterm",
+        },
         stdout=terminal,
         stderr=terminal,
         stdin=terminal,
