@@ -70,6 +70,17 @@ class DoneRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     failed_queue: str = ""
 
 
+def as_duplicate(record: DoneRecord) -> DoneRecord:
+    """Give the end of an operation whose work another one had done before."""
+    return msgspec.structs.replace(
+        record,
+        key=f"{record.key}/duplicate/{record.operation}",
+        ended=Ended.DUPLICATE,
+        outgoing=(),
+        letter=None,
+    )
+
+
 class DoneRecords(Protocol):
     """Reads the records that commits have written."""
 

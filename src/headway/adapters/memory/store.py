@@ -17,7 +17,7 @@ from headway.core.letter import letter_id, requeued_letter
 from headway.core.travel import instant
 from headway.core.writes import Document, InsertNew, Write, applied, matches, target
 from headway.ports.commit import COMMITTED, DUPLICATE, Finish, Outcome, TransactionBody, Unit
-from headway.ports.records import DoneRecord, Ended, is_same_or_done
+from headway.ports.records import DoneRecord, Ended, as_duplicate, is_same_or_done
 
 
 class MemoryDocuments:
@@ -167,9 +167,7 @@ def is_duplicate(state: State, unit: Unit) -> bool:
     if not is_same_or_done(before, record.queue, record.operation):
         raise KeyTakenError(record.key, before.operation)
     if (before.queue, before.operation) != (record.queue, record.operation):
-        key = f"{record.key}/duplicate/{record.operation}"
-        ended = msgspec.structs.replace(record, key=key, ended=Ended.DUPLICATE)
-        keep_record(state, unit, sent(ended))
+        keep_record(state, unit, as_duplicate(record))
     return True
 
 

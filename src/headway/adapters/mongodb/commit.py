@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
 
-import msgspec
 from pymongo.asynchronous.client_session import AsyncClientSession
 from pymongo.errors import PyMongoError
 
@@ -30,7 +29,7 @@ from headway.adapters.mongodb.values import Raw
 from headway.core.errors import KeyTakenError, TransactionEndedError
 from headway.core.event import FIRST_GENERATION
 from headway.ports.commit import COMMITTED, DUPLICATE, Finish, Outcome, Unit
-from headway.ports.records import DoneRecord, Ended, is_same_or_done
+from headway.ports.records import DoneRecord, as_duplicate, is_same_or_done
 
 _AT_ONCE = 500
 _BODY_CONFLICTS = 5
@@ -195,14 +194,7 @@ class Commits:
         if not is_same_or_done(before, record.queue, record.operation):
             raise KeyTakenError(record.key, before.operation)
         if (before.queue, before.operation) != (record.queue, record.operation):
-            ended = msgspec.structs.replace(
-                record,
-                key=f"{record.key}/duplicate/{record.operation}",
-                ended=Ended.DUPLICATE,
-                outgoing=(),
-                letter=None,
-            )
-            await self._records.keep(ended, unit.delivery.travel.generation)
+            await self._records.keep(as_duplicate(record), unit.delivery.travel.generation)
         return True
 
     # Records, in either case

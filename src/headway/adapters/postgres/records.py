@@ -17,7 +17,7 @@ from headway.adapters.postgres.values import json_text, kept, kept_key, unkept
 from headway.core.errors import KeyTakenError
 from headway.core.letter import Letter, letter_id
 from headway.ports.bus import Message
-from headway.ports.records import DoneRecord, Ended, is_same_or_done
+from headway.ports.records import DoneRecord, Ended, as_duplicate, is_same_or_done
 
 _COLUMNS = "key, operation, queue, generation, ended, at, letter, failed_queue, outgoing, unwritten"
 _WRITE = f"""
@@ -175,14 +175,7 @@ async def end_as_duplicate(connection: Any, record: DoneRecord, generation: str)
     if not is_same_or_done(before, record.queue, record.operation):
         raise KeyTakenError(record.key, before.operation)
     if (before.queue, before.operation) != (record.queue, record.operation):
-        ended = msgspec.structs.replace(
-            record,
-            key=f"{record.key}/duplicate/{record.operation}",
-            ended=Ended.DUPLICATE,
-            outgoing=(),
-            letter=None,
-        )
-        await write(connection, [row_of(ended, generation)])
+        await write(connection, [row_of(as_duplicate(record), generation)])
 
 
 async def _forget(connection: Any, before: datetime, limit: int) -> int:

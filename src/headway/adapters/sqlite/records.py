@@ -16,7 +16,7 @@ from headway.adapters.sqlite.writer import Writer
 from headway.core.errors import KeyTakenError
 from headway.core.letter import Letter, letter_id, requeued_letter
 from headway.ports.bus import Message
-from headway.ports.records import DoneRecord, Ended, is_same_or_done
+from headway.ports.records import DoneRecord, Ended, as_duplicate, is_same_or_done
 
 _COLUMNS = "key, operation, queue, generation, ended, at, letter, failed_queue, held"
 _INTO = f"or ignore into headway_done ({_COLUMNS})"
@@ -178,14 +178,7 @@ def is_duplicate(connection: sqlite3.Connection, record: DoneRecord, generation:
     if not is_same_or_done(before, record.queue, record.operation):
         raise KeyTakenError(record.key, before.operation)
     if (before.queue, before.operation) != (record.queue, record.operation):
-        ended = msgspec.structs.replace(
-            record,
-            key=f"{record.key}/duplicate/{record.operation}",
-            ended=Ended.DUPLICATE,
-            outgoing=(),
-            letter=None,
-        )
-        write(connection, [row_of(ended, generation)])
+        write(connection, [row_of(as_duplicate(record), generation)])
     return True
 
 
