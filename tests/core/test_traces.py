@@ -39,6 +39,40 @@ def with_notes() -> None:
     raise error
 
 
+class OwnError(Exception):
+    class WithinError(Exception):
+        pass
+
+
+class MuteError(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no word")
+
+
+class StrayError(Exception):
+    __module__ = None  # type: ignore[assignment]
+
+
+def of_my_own() -> None:
+    raise OwnError.WithinError
+
+
+def without_words() -> None:
+    raise MuteError
+
+
+def from_nowhere() -> None:
+    raise StrayError("no module")
+
+
+def misspelt() -> None:
+    plian()  # type: ignore[name-defined]  # noqa: F821 (that is the case)
+
+
+def misnamed() -> None:
+    "text".uper()  # type: ignore[attr-defined]
+
+
 def of_syntax() -> None:
     compile("a b c", "<text>", "exec")
 
@@ -76,6 +110,11 @@ RAISING = [
     in_context,
     suppressed,
     with_notes,
+    of_my_own,
+    without_words,
+    from_nowhere,
+    misspelt,
+    misnamed,
     of_syntax,
     deep,
     in_a_group,

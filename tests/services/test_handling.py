@@ -586,3 +586,19 @@ async def test_a_queue_that_is_the_failed_queue_of_another_service_is_refused() 
 def test_a_worker_that_would_do_nothing_is_refused(settings: dict[str, int]) -> None:
     with pytest.raises(ConfigurationError, match="whole number from 1"):
         WorkerSettings(**settings)  # type: ignore[arg-type]
+
+
+async def test_what_has_ended_is_committed_while_handlers_that_never_wait_go_on() -> None:
+    committed: list[int] = []
+
+    async def handle(event: Event, work: Work) -> None:
+        trial.clock.advance(timedelta(milliseconds=1))
+        committed.append(len(trial.state.records))
+
+    trial = Trial(service_with(handle))
+    for number in range(20):
+        await trial.publish("OrderPlaced", {"order": str(number)})
+    await trial.run()
+    assert len(committed) == 20
+    behind = [number - done for number, done in enumerate(committed)]
+    assert max(behind) < 10

@@ -11,6 +11,9 @@ _BY_CAUSE = "\nThe above exception was the direct cause of the following excepti
 _IN_CONTEXT = "\nDuring handling of the above exception, another exception occurred:\n\n"
 _MOST_STACKS = 500
 _LONGEST_CHAIN = 20
+_ADDED_TO = (SyntaxError, NameError, AttributeError, ImportError)
+"""Python says more than their message: where it is, or what may have been meant."""
+_UNNAMED = ("__main__", "builtins")
 
 _known: dict[_Stack, str] = {}
 
@@ -34,7 +37,20 @@ def _chain(error: BaseException, depth: int) -> str | None:
     if first is None:
         return None
     stack = "" if error.__traceback__ is None else _HEAD + _written(error.__traceback__)
-    return (first + link if first else "") + stack + "".join(traceback.format_exception_only(error))
+    return (first + link if first else "") + stack + _last_line(error)
+
+
+def _last_line(error: BaseException) -> str:
+    kind = type(error)
+    module = kind.__module__
+    if isinstance(error, _ADDED_TO) or hasattr(error, "__notes__") or not isinstance(module, str):
+        return "".join(traceback.format_exception_only(error))
+    try:
+        words = str(error)
+    except BaseException:  # noqa: BLE001 (whatever it raises, Python has a word for it)
+        return "".join(traceback.format_exception_only(error))
+    name = kind.__qualname__ if module in _UNNAMED else f"{module}.{kind.__qualname__}"
+    return f"{name}: {words}\n" if words else f"{name}\n"
 
 
 def _written(trace: TracebackType) -> str:

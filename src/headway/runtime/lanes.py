@@ -23,6 +23,10 @@ from headway.runtime.blocking import BlockingWork
 from headway.runtime.service import Handler
 from headway.runtime.work import Around, Buffer, Work
 
+_TURN = timedelta(milliseconds=2)
+"""How long handlers that never wait may run in a row: what has ended meanwhile waits for its
+commit, and what has failed to be put off."""
+
 
 class Lanes:
     """Runs attempts, a number of them at the same time, and says how each ended."""
@@ -47,6 +51,9 @@ class Lanes:
         self._free: deque[asyncio.Future[None]] = deque()
         self._lanes: set[asyncio.Task[None]] = set()
         self._running = 0
+        self._turn = clock.now()
+        """Since when the lanes have had the loop for themselves."""
+        self._turn_over: asyncio.Future[None] | None = None
         self._quiet: asyncio.Future[None] | None = None
         self._cancelling = False
         self._context = contextvars.copy_context()
@@ -67,6 +74,8 @@ class Lanes:
 
     def put(self, attempt: Attempt) -> None:
         """Have an attempt run by the next free lane."""
+        if not self._ready and not self._running:
+            self._turn = self._clock.now()
         self._ready.append(attempt)
         while self._free:
             lane = self._free.popleft()
@@ -115,19 +124,23 @@ class Lanes:
 
     async def _lane(self) -> None:
         ready = self._ready
-        now: datetime | None = None
+        now = self._clock.now()
         while True:
             while not ready:
                 free = asyncio.get_running_loop().create_future()
                 self._free.append(free)
                 await free
-                now = None
+                now = self._clock.now()
+            if self._turn_over is not None or now - self._turn > _TURN:
+                await self._others_turn()
+                now = self._turn
+                continue  # another lane may have taken what was ready
             attempt = ready.popleft()
             self._running += 1
             try:
                 # Where one handler ended and the next begins, the clock is asked once.
-                self._ended(await self._run(attempt, now or self._clock.now()))
-                now = attempt.ended
+                self._ended(await self._run(attempt, now))
+                now = attempt.ended or self._clock.now()
             finally:
                 self._running -= 1
                 if self._quiet is not None and not self._running and not self._quiet.done():
@@ -137,6 +150,18 @@ class Lanes:
             if contextvars.copy_context() != self._context:
                 return  # the handler left something in the context: a new lane begins clean
 
+    async def _others_turn(self) -> None:
+        """Let whatever else is ready in the loop run; all lanes wait for the same end of it."""
+        if self._turn_over is None:
+            loop = asyncio.get_running_loop()
+            self._turn_over = loop.create_future()
+            loop.call_soon(self._next_turn, self._turn_over)
+        await asyncio.shield(self._turn_over)
+
+    def _next_turn(self, over: asyncio.Future[None]) -> None:
+        self._turn, self._turn_over = self._clock.now(), None
+        over.set_result(None)
+
     async def _run(self, attempt: Attempt, now: datetime) -> Ending:
         recovery, subscription = attempt.recovery, attempt.subscription
         held_back = None if attempt.is_probe else _held_back(attempt, now)
@@ -145,7 +170,8 @@ class Lanes:
         attempt.started = now
         lifecycles = recovery.service.lifecycles_by_name
         buffer = attempt.buffer = Buffer(attempt.key, self._around, lifecycles)
-        work = Work(buffer, attempt.travel.attempt)
+        ids = () if subscription.lifecycle is None else attempt.document_ids
+        work = Work(buffer, attempt.travel.attempt, ids)
         try:
             if not subscription.is_coroutine:
                 await self._in_thread(attempt, work, buffer)
@@ -179,7 +205,7 @@ class Lanes:
             return False
 
     def _failed(self, attempt: Attempt, error: BaseException) -> Ending:
-        now = self._clock.now()
+        now = attempt.ended = self._clock.now()
         try:
             return attempt.recovery.failed(attempt, error, now)
         except Exception as second:  # noqa: BLE001 (see below)

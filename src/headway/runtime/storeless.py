@@ -29,7 +29,7 @@ def needs_store(what: str) -> ConfigurationError:
 class BusOnly:
     """The finisher for a bus without a store."""
 
-    at_once = 8
+    at_once = 64
     """So that an event which is put off is sent on its way when it fails, and not when those that
     failed before it are confirmed."""
 
@@ -117,6 +117,9 @@ class NoDocuments:
         self._refuse(beginnings[0].lifecycle.collection if beginnings else "")
 
     async def renew(self, collection: str, _tokens: Mapping[str, str], _until: datetime) -> int:
+        self._refuse(collection)
+
+    async def leave(self, collection: str, _tokens: Mapping[str, str], _until: datetime) -> int:
         self._refuse(collection)
 
     def _refuse(self, collection: str) -> NoReturn:

@@ -135,6 +135,8 @@ class EventLines:
         self._log.debug("%s", line, extra=fields)
 
     def _retrying(self, fact: EventRetryScheduled) -> None:
+        if not self._log.isEnabledFor(logging.ERROR):
+            return
         failure, seconds = fact.failure, round(fact.delay.total_seconds(), 3)
         key = shown(fact.idempotency_key)
         fields = _fields(fact) | {

@@ -153,6 +153,7 @@ class RabbitBus:
             sources = self._windows.shut(self._idle)
             if sources:
                 moves = await self._stop_taking(sources)
+                self._windows.open_again()
                 await self._errands.insist(partial(self._mover.move, moves))
 
     async def _stop_taking(self, sources: Sequence[str]) -> list[tuple[Delivery, Outgoing]]:

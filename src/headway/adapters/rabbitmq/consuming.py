@@ -12,6 +12,7 @@ from pika.channel import Channel
 from headway.adapters.rabbitmq.alive import Alive
 from headway.adapters.rabbitmq.arrivals import Arrivals
 from headway.adapters.rabbitmq.asides import Asides
+from headway.adapters.rabbitmq.frames import acknowledgement_of
 from headway.adapters.rabbitmq.io import IoThread
 from headway.adapters.rabbitmq.link import Link
 from headway.adapters.rabbitmq.refusing import FORBIDDEN, NOT_FOUND, PRECONDITION, code_of
@@ -209,10 +210,11 @@ class Consumers:
         channel = self.channel
         if channel is None or not channel.is_open or epoch != self._arrivals.epoch:
             return  # what was not acknowledged comes back; its record recognises it
+        number = channel.channel_number
+        frames = [acknowledgement_of(tag, number) for tag in singles]
         if upto is not None:
-            channel.basic_ack(upto, multiple=True)
-        for tag in singles:
-            channel.basic_ack(tag)
+            frames.insert(0, acknowledgement_of(upto, number, multiple=True))
+        channel.connection.write(frames)
 
     def set_aside(self, epoch: int, tags: Sequence[int]) -> None:
         """Have the broker put deliveries into the failed queue."""

@@ -9,8 +9,8 @@ from itertools import takewhile
 
 import pika
 from pika.channel import Channel
-from pika.exceptions import AMQPConnectionError, ChannelWrongStateError
 
+from headway.adapters.rabbitmq.frames import UnwritableError, frames_of
 from headway.adapters.rabbitmq.io import IoThread
 from headway.adapters.rabbitmq.link import Link
 from headway.adapters.rabbitmq.outgoing import Outgoing
@@ -18,7 +18,6 @@ from headway.adapters.rabbitmq.refusing import (
     is_about_a_message,
     is_about_the_exchange,
     largest_body,
-    why_not,
 )
 from headway.core.errors import UnsendableError
 
@@ -139,30 +138,24 @@ class Sender:
         channel, unconfirmed = self._channel, self._unconfirmed
         if channel is None or not channel.is_open:
             return
+        written: list[bytes] = []
         while self._waiting and len(unconfirmed) < (1 if self._alone else WINDOW):
             item = self._waiting.popleft()
-            message = item[2]
-            why = why_not(message, self._frame, self._largest)
-            if why is not None:
-                self._refuse(item, why)
+            try:
+                written.append(self._written(item[2], channel.channel_number))
+            except UnwritableError as error:
+                self._refuse(item, str(error))
                 continue
             # Before it is sent: if the connection is lost over it, it is sent again.
             unconfirmed[self._next_tag] = item
-            try:
-                channel.basic_publish(
-                    message.exchange,
-                    message.routing_key,
-                    message.body,
-                    message.properties,
-                    mandatory=True,
-                )
-            except (AMQPConnectionError, ChannelWrongStateError):
-                return  # `_lost` comes by
-            except Exception as error:  # noqa: BLE001 (whatever pika cannot write; nothing was sent)
-                del unconfirmed[self._next_tag]
-                self._refuse(item, f"it cannot be written: {error!r}")
-            else:
-                self._next_tag += 1
+            self._next_tag += 1
+        channel.connection.write(written)
+
+    def _written(self, message: Outgoing, channel: int) -> bytes:
+        size, largest = len(message.body), self._largest
+        if largest is not None and size > largest:
+            raise UnwritableError(f"it has {size} bytes, and the broker takes at most {largest}")
+        return frames_of(message, channel, self._frame)
 
     def _refuse(self, item: _Item, why: str) -> None:
         """Fail a batch for good: one of its messages can never be sent."""

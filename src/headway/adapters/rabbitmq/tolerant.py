@@ -5,7 +5,7 @@ is lost; and since the message is still in its queue, so is the next one. One od
 a whole failed queue from being read. So the properties are read here, and everything else by pika.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from struct import Struct
 from typing import Any
 
@@ -18,6 +18,7 @@ _HEADER, _FRAME_END = 2, 0xCE
 _BASIC = 60
 """The class of all that is published and delivered."""
 _BEFORE, _AROUND = 7, 8
+_AT_ONCE = 65_536
 _FRAME = Struct(">BHL").unpack_from
 _CONTENT = Struct(">HHQ").unpack_from
 _FLAGS = Struct(">H").unpack_from
@@ -99,3 +100,16 @@ class TolerantConnection(pika.SelectConnection):  # type: ignore[misc] # pika te
 
     def _read_frame(self) -> tuple[int, Any]:
         return frame_of(self._frame_buffer)
+
+    def write(self, frames: Iterable[bytes]) -> None:
+        """Send frames as they are, in few pieces: pika asks the system once for each."""
+        piece: list[bytes] = []
+        size = 0
+        for each in frames:
+            piece.append(each)
+            size += len(each)
+            if size >= _AT_ONCE:
+                self._output_marshaled_frames([b"".join(piece)])
+                piece, size = [], 0
+        if piece:
+            self._output_marshaled_frames([b"".join(piece)])

@@ -1,6 +1,6 @@
 """How many messages of each queue a worker has delivered ahead, and of which none any more."""
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
@@ -20,8 +20,8 @@ class Windows:
         self._clock = clock
         self._asked: dict[str, datetime] = {}
         """When each queue was last asked for."""
-        self._asking: Counter[str] = Counter()
-        """Who is asking at this moment."""
+        self._asking: defaultdict[str, list[int]] = defaultdict(list)
+        """How many are being asked for at this moment."""
         self._most: dict[str, int] = {}
         """How many of each queue were asked for, since the last look."""
 
@@ -31,15 +31,19 @@ class Windows:
         share = -(-count // max(len(queues), 1))
         for queue in queues:
             self._most[queue] = max(self._most.get(queue, 0), share)
-            self._taker.want(queue, share)
-            self._taker.want(suspects_of(queue), 1)
-        self._asking.update(queues)
+            self._asking[queue].append(share)
+            self._want(queue, share)
         try:
             yield [source for queue in queues for source in (queue, suspects_of(queue))]
         finally:
-            self._asking.subtract(queues)
+            for queue in queues:
+                self._asking[queue].remove(share)
             now = self._clock.now()
             self._asked.update(dict.fromkeys(queues, now))
+
+    def _want(self, queue: str, share: int) -> None:
+        self._taker.want(queue, share)
+        self._taker.want(suspects_of(queue), 1)
 
     def shut(self, idle: timedelta) -> list[str]:
         """Name what to take no more from, because others may have nothing to do."""
@@ -52,3 +56,9 @@ class Windows:
                 del self._asked[queue]
                 sources += [queue, suspects_of(queue)]
         return sources
+
+    def open_again(self) -> None:
+        """Have delivered what is being asked for, also of what has just been shut."""
+        for queue, shares in self._asking.items():
+            if shares:
+                self._want(queue, max(shares))
