@@ -131,6 +131,8 @@ async def test_a_bulk_that_is_stored_whole_is_answered_like_one_event(ledger: Le
     assert (answer.json()["stored"], answer.json()["not_stored"]) == (20, 0)
     assert [each["event_id"] for each in answer.json()["results"]] == [f"e{n}" for n in range(20)]
     assert (await ledger.entity("loan-1"))["paid_cents"] == 20 * 25_000
+    pages = (await ledger.http.get("/metrics")).text.splitlines()
+    assert [line for line in pages if line.startswith("headway_retries_total{")] == []
 
 
 async def test_one_bad_event_of_a_bulk_stops_no_other(ledger: Ledger) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import uuid
+from collections import defaultdict
 
 import msgspec
 
@@ -13,6 +14,7 @@ from headway.systems.ledger.decoding import (
     decode_bulk,
     decode_event,
 )
+from headway.systems.ledger.events import Event
 from headway.systems.ledger.intake import Intake
 from headway.systems.ledger.metrics import LedgerMetrics
 
@@ -29,7 +31,8 @@ class Reception:
         self._metrics = metrics
 
     async def single(self, body: bytes, key: str | None) -> Answer:
-        return await self._one(body, key, place=0, at="")
+        event = self._read(body, key, place=0, at="")
+        return event if isinstance(event, Answer) else await self._intake.accept(event, key)
 
     async def bulk(self, body: bytes, key: str | None) -> Answer:
         """Store each event in a transaction of its own; one that is refused stops no other."""
@@ -38,23 +41,28 @@ class Reception:
         except (MalformedBodyError, RefusedEventError) as error:
             return self._refused(error)
         turns = asyncio.Semaphore(_AT_ONCE)
+        # Side by side, events of one entity would only make one another begin again.
+        entities: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
         async def in_turn(place: int, body: msgspec.Raw) -> Answer:
-            async with turns:
-                return await self._one(bytes(body), key, place=place, at=f"events[{place}]")
+            event = self._read(bytes(body), key, place=place, at=f"events[{place}]")
+            if isinstance(event, Answer):
+                return event
+            async with entities[event.entity_id], turns:
+                return await self._intake.accept(event, key)
 
         return answers.together(
             await asyncio.gather(*(in_turn(place, body) for place, body in enumerate(bodies)))
         )
 
-    async def _one(self, body: bytes, key: str | None, *, place: int, at: str) -> Answer:
+    def _read(self, body: bytes, key: str | None, *, place: int, at: str) -> Event | Answer:
         try:
             event = decode_event(body, at=at)
         except (MalformedBodyError, RefusedEventError) as error:
             return self._refused(error)
-        if not event.event_id:
-            event = msgspec.structs.replace(event, event_id=new_event_id(key, place))
-        return await self._intake.accept(event, key)
+        if event.event_id:
+            return event
+        return msgspec.structs.replace(event, event_id=new_event_id(key, place))
 
     def _refused(self, error: MalformedBodyError | RefusedEventError) -> Answer:
         self._metrics.settled("unknown", "invalid")
