@@ -42,10 +42,11 @@ from grafana_foundation_sdk.models.prometheus import PromQueryFormat
 import events_board
 import failed_board
 import retry_board
+import uptime_board
 from panel import Board, Choice, Panel
 
 FOLDER = Path(__file__).resolve().parent / "grafana"
-BOARDS = (events_board.BOARD, retry_board.BOARD, failed_board.BOARD)
+BOARDS = (events_board.BOARD, retry_board.BOARD, failed_board.BOARD, uptime_board.BOARD)
 _SOURCE = DataSourceRef(type_val="prometheus", uid="${datasource}")
 _WIDTH, _PER_ROW = 24, 3
 

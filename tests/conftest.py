@@ -172,3 +172,18 @@ def rabbitmq_vhost(rabbitmq_server: RabbitMQ) -> Iterator[str]:
     url = rabbitmq_server.create_vhost()
     yield url
     rabbitmq_server.delete_vhost(url)
+
+
+@pytest.fixture
+def coarse_delays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nine steps of delay on RabbitMQ instead of fifty, for tests of what they have no part in.
+
+    A broker takes more than a second to make and to remove the queues of all of them, for each
+    test. Processes that a test starts make them all.
+    """
+    from headway.adapters.rabbitmq import outgoing, places, topology  # noqa: PLC0415 (as above)
+
+    steps = (100, 200, 400, 600, 1_000, 2_000, 5_000, 30_000, topology.STEPS[-1])
+    assert set(steps) <= set(topology.STEPS)
+    for module in (outgoing, places, topology):
+        monkeypatch.setattr(module, "STEPS", steps)

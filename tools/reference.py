@@ -14,6 +14,7 @@ from headway.core.classify import ANY, Rule
 from headway.core.metric import Metric
 from headway.core.metrics import CATALOGUE
 from headway.systems.ledger.metrics import CATALOGUE as LEDGER
+from headway.systems.uptime.metrics import CATALOGUE as UPTIME
 
 REFERENCE = Path(__file__).resolve().parent.parent / "docs" / "reference"
 _MANY = 20
@@ -36,6 +37,10 @@ def metrics_page() -> str:
             "## Ledger",
             "",
             *_metrics(LEDGER),
+            "",
+            "## Uptime",
+            "",
+            *_metrics(UPTIME),
             "",
         ]
     )

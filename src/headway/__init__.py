@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from headway.assembly.handling import handle_event_with_retry
     from headway.assembly.metrics import create_metrics_collector
     from headway.assembly.reporting import error_reporter
+    from headway.assembly.resequencing import Resequencer
     from headway.assembly.retrying import retry, retry_on_oc000
     from headway.assembly.running import run_services
     from headway.assembly.sweeping import Sweeper
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from headway.core.letter import Letter
     from headway.core.lifecycle import Lifecycle
     from headway.core.policy import RetryConfig, RetryPolicy
+    from headway.core.sequence_settings import OnGap, OnLate, SequenceSettings
     from headway.runtime.blocking import BlockingWork
     from headway.runtime.case import Abandoned, Delayed
     from headway.runtime.failed import FailedQueues
@@ -61,11 +63,15 @@ __all__ = [
     "Letter",
     "Lifecycle",
     "NoOpMetricsCollector",
+    "OnGap",
+    "OnLate",
     "OutageRule",
     "OutcomeUnknownError",
+    "Resequencer",
     "RetryConfig",
     "RetryPolicy",
     "Rule",
+    "SequenceSettings",
     "Service",
     "Stepped",
     "Sweeper",
@@ -91,6 +97,7 @@ _HOME = {
     "handle_event_with_retry": "assembly.handling",
     "create_metrics_collector": "assembly.metrics",
     "error_reporter": "assembly.reporting",
+    "Resequencer": "assembly.resequencing",
     "retry": "assembly.retrying",
     "retry_on_oc000": "assembly.retrying",
     "run_services": "assembly.running",
@@ -120,6 +127,9 @@ _HOME = {
     "Lifecycle": "core.lifecycle",
     "RetryConfig": "core.policy",
     "RetryPolicy": "core.policy",
+    "OnGap": "core.sequence_settings",
+    "OnLate": "core.sequence_settings",
+    "SequenceSettings": "core.sequence_settings",
     "BlockingWork": "runtime.blocking",
     "Abandoned": "runtime.case",
     "Delayed": "runtime.case",

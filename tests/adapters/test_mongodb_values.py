@@ -24,7 +24,7 @@ from bson.raw_bson import RawBSONDocument
 
 from headway.adapters.mongodb.store import MongoStore
 from headway.adapters.mongodb.values import kept, view
-from headway.core.beginning import Beginning, How
+from headway.core.beginning import Beginning, How, sweep_operation
 from headway.core.errors import ConditionLostError
 from headway.core.lifecycle import Lifecycle
 from headway.core.sweep import Requeue, SweepRule, judge
@@ -95,8 +95,15 @@ def test_values_are_shown_as_json() -> None:
         (ObjectId(HEX), HEX),
         (7, "7"),
         (Binary.from_uuid(OWN_ID), str(OWN_ID)),
-        (1.5, "1.5"),
-        ({"a": 1}, '{"a":1}'),
+        (Int64(1_780_000_000_000_000_001), "1780000000000000001"),
+        (2.0, "2"),
+        (1.5, '{"$numberDouble":"1.5"}'),
+        (True, "true"),
+        (None, "null"),
+        (Decimal128("7"), '{"$numberDecimal":"7"}'),
+        (b"abc", '{"$binary":{"base64":"YWJj","subType":"00"}}'),
+        (DATE, '{"$date":{"$numberLong":"1709209800123"}}'),
+        ({"a": 1}, '{"a":{"$numberInt":"1"}}'),
     ],
 )
 def test_an_id_is_shown_as_text(raw: Any, shown: str) -> None:
@@ -135,7 +142,7 @@ async def test_only_what_changed_is_written(site: Site, store: MongoStore) -> No
         [
             doing(
                 "a",
-                Update("docs", "1", {"status": "new", "date": SHOWN["date"], "a.b": {"$c": 1}}),
+                Update("docs", "1", {"status": "failed", "date": SHOWN["date"], "a.b": {"$c": 1}}),
                 Increment("docs", "1", "n"),
             )
         ]
@@ -148,7 +155,7 @@ async def test_only_what_changed_is_written(site: Site, store: MongoStore) -> No
     assert {field: after[field] for field in foreign} == {field: before[field] for field in foreign}
     assert isinstance(after["date"], datetime)
     assert isinstance(after["oid"], ObjectId)
-    assert (after["status"], after["n"], after["a.b"]) == ("new", 2, {"$c": 1})
+    assert (after["n"], after["a.b"]) == (2, {"$c": 1})
     assert isinstance(after["lastAttemptTime"], datetime)
 
 
@@ -174,7 +181,30 @@ async def test_documents_are_found_by_what_is_shown(
     assert [each["_id"] for each in found] == ["1"]
 
 
-@pytest.mark.parametrize("raw", [ObjectId(HEX), 12, -3, Binary.from_uuid(OWN_ID)])
+@pytest.mark.parametrize(
+    "raw",
+    [
+        ObjectId(HEX),
+        12,
+        -3,
+        Binary.from_uuid(OWN_ID),
+        Int64(1_780_000_000_000_000_001),
+        Int64(-(1 << 63)),
+        2.0,
+        1.5,
+        nan,
+        Decimal128("7.50"),
+        b"abc",
+        DATE,
+        {"year": 2024, "of": {"day": DATE, "who": ObjectId(HEX)}},
+        Timestamp(1, 2),
+        True,
+        None,
+        "a\0b",
+        '{"a":1}',
+    ],
+    ids=repr,
+)
 async def test_documents_are_reached_by_the_text_of_any_id(
     site: Site, store: MongoStore, raw: Any
 ) -> None:
@@ -199,7 +229,7 @@ async def test_documents_are_reached_by_the_text_of_any_id(
     await candidates.published(DOCS, [one], "t")
     found = await site.raw("docs", raw)
     assert "claimToken" not in found
-    assert found["lastOperation"] == f"sweep-1:docs:{one}"
+    assert found["lastOperation"] == requeue.operation == sweep_operation("docs", one, 1, now)
     lifecycle = Lifecycle("docs", lease=timedelta(minutes=1))
     beginning = Beginning(
         lifecycle=lifecycle, ids=(one,), operation=requeue.operation, now=now, token="t"
@@ -225,6 +255,94 @@ async def test_a_text_goes_before_an_object_id_that_looks_the_same(
     assert (await store.documents.fetch("docs", [HEX]))[HEX]["who"] == "ours"
     (finish,) = await store.commit([doing("a", InsertNew("docs", {"_id": HEX}))])
     assert finish.skipped == 1
+
+
+@pytest.mark.parametrize(
+    ("raw", "text", "exact"),
+    [
+        (7, "7", '{"$numberInt":"7"}'),
+        (ObjectId(HEX), HEX, f'{{"$oid":"{HEX}"}}'),
+    ],
+)
+async def test_of_two_that_look_the_same_each_has_its_own_name(
+    site: Site, store: MongoStore, raw: Any, text: str, exact: str
+) -> None:
+    await site.database["docs"].insert_many(
+        [{"_id": raw, "status": "pending"}, {"_id": text, "status": "pending"}]
+    )
+    candidates, now = sweeping(store).candidates, CLOCK.now()
+    (page,) = [
+        page async for page in candidates.scan(DOCS, View.UNMOVED, now, newest_first=True, page=5)
+    ]
+    by_name = {each["_id"]: each for each in page}
+    assert by_name.keys() == {text, exact}
+    assert {each["_id"] for each in await store.documents.find("docs", {}, 5)} == {text, exact}
+    judged = {one: judge(document, DOCS, now) for one, document in by_name.items()}
+    requeue = judged[text]
+    assert isinstance(requeue, Requeue)
+    lease = timedelta(minutes=1)
+    claims = [Claim(by_name[text], requeue)]
+    assert await candidates.claim(DOCS, claims, "t", now, lease) == {text}
+    assert "claimToken" not in await site.raw("docs", raw)
+    requeue = judged[exact]
+    assert isinstance(requeue, Requeue)
+    claims = [Claim(by_name[exact], requeue)]
+    assert await candidates.claim(DOCS, claims, "t", now, lease) == {exact}
+    assert (await site.raw("docs", raw))["lastOperation"].endswith(exact)
+    await candidates.published(DOCS, [text], "t")
+    assert "claimToken" in await site.raw("docs", raw)
+    await candidates.give_back(DOCS, [exact], "t")
+    assert "claimToken" not in await site.raw("docs", raw)
+    (finish,) = await store.commit([doing("a", Update("docs", exact, {"n": 1}))])
+    assert finish.outcome is Outcome.COMMITTED
+    assert (await site.raw("docs", raw))["n"] == 1
+    assert "n" not in await site.raw("docs", text)
+    assert (await store.documents.fetch("docs", [exact]))[exact]["_id"] == exact
+
+
+async def test_an_id_that_no_text_names_is_left_alone_and_told(
+    site: Site, store: MongoStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    written = encode({"_id": "no text", "status": "pending"}).replace(b"no text", b"\xff\xfe text")
+    raw = site.database.with_options(codec_options=CodecOptions(RawBSONDocument))
+    await raw["docs"].insert_one(RawBSONDocument(written))
+    await inserted(store, "docs", {"_id": "good", "status": "pending"})
+    scanned = sweeping(store).candidates.scan(
+        DOCS, View.UNMOVED, CLOCK.now(), newest_first=True, page=1
+    )
+    assert [each["_id"] async for page in scanned for each in page] == ["good"]
+    assert "docs: the document with the _id '\ufffd\ufffd text' is left alone" in caplog.text
+
+
+async def test_lists_where_no_index_can_be_made_keep_nobody_from_a_sweep(
+    site: Site, store: MongoStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    await site.database["docs"].insert_many(
+        [{"_id": "lists", "status": ["a"], "lastAttemptTime": [1, 2]}, {"_id": "good"}]
+    )
+    candidates, now = sweeping(store).candidates, CLOCK.now()
+    await candidates.prepare([DOCS])
+    assert "docs: a document has lists where times or words belong" in caplog.text
+    scanned = candidates.scan(DOCS, View.UNMOVED, now, newest_first=True, page=5)
+    assert [each["_id"] async for page in scanned for each in page] == ["good"]
+
+
+async def test_what_is_beside_a_change_keeps_its_type(site: Site, store: MongoStore) -> None:
+    meta = {"received": DATE, "owner": ObjectId(HEX), "raw": b"\x00\xff", "nan": nan, "n": 1}
+    chunks = [ObjectId(HEX), {"at": DATE, "n": 1}, "text", Decimal128("1.10"), DATE]
+    await site.database["docs"].insert_one({"_id": "1", "meta": meta, "chunks": chunks})
+    document = (await store.documents.fetch("docs", ["1"]))["1"]
+    first, second, _, price, _ = document["chunks"]
+    changed = [first, {**second, "n": 2}, price, "new", HEX[::-1], None]
+    changes = {"meta": {**document["meta"], "n": 2, "seen": True}, "chunks": changed}
+    (finish,) = await store.commit([doing("a", Update("docs", "1", changes))])
+    assert finish.outcome is Outcome.COMMITTED
+    found = await site.raw("docs", "1")
+    assert repr((found["meta"].pop("nan"), meta.pop("nan"))) == "(nan, nan)"
+    assert found["meta"] == {**meta, "n": 2, "seen": True}
+    assert found["chunks"] == [
+        ObjectId(HEX), {"at": DATE, "n": 2}, Decimal128("1.10"), "new", HEX[::-1], None,
+    ]  # fmt: skip
 
 
 async def test_what_is_moved_is_moved_byte_for_byte(site: Site, store: MongoStore) -> None:

@@ -19,7 +19,7 @@ from headway.adapters.postgres.values import jsonb, kept, kept_key, unkept
 from headway.core.beginning import Beginning
 from headway.core.catalogue import EVERYTHING
 from headway.core.document import moment
-from headway.core.errors import ConfigurationError
+from headway.core.errors import ConfigurationError, UnstorableError
 from headway.core.failure import Verdict
 from headway.core.lifecycle import Lifecycle
 from headway.core.travel import Travel, instant
@@ -103,6 +103,50 @@ async def test_a_change_leaves_the_digits_of_others_alone(harness: PostgresHarne
         )
     assert tuple(left) == (exact, 5001, "2")
     assert (await engine.documents.fetch("docs", ["2"]))["2"]["_id"] == "2"
+
+
+CLOSED = """
+create function closed() returns trigger language plpgsql as $$
+begin raise exception 'closed for the year'; end $$;
+create trigger closed before update on headway_documents
+for each row when (old.id = 'b') execute function closed()
+"""
+
+
+async def test_what_a_trigger_refuses_is_refused_alone_and_for_good(
+    harness: PostgresHarness,
+) -> None:
+    engine = await opened(harness)
+    await wrote(harness, engine, *(InsertNew("docs", {"_id": one}) for one in "abc"))
+    await engine.bus.publish([message(name) for name in "abc"])
+    now = harness.clock.now()
+    units = [
+        unit(each, now, writes=(Update("docs", each.travel.operation, {"n": 1}),))
+        for each in await take(harness, engine, 3)
+    ]
+    beginnings = [
+        Beginning(lifecycle=Lifecycle("docs"), ids=(one,), operation=one, now=now) for one in "ab"
+    ]
+    async with connected(harness.url) as connection:
+        await connection.execute(CLOSED)
+        try:
+            with pytest.raises(UnstorableError, match=r"docs cannot .* closed for the year") as no:
+                await engine.documents.begin(beginnings)
+            finishes = await engine.finisher.finish(units)
+        finally:
+            await connection.execute("drop function closed() cascade")
+    assert EVERYTHING.classify(no.value).verdict is Verdict.PERMANENT
+    assert kinds(finishes) == [Outcome.COMMITTED, Outcome.REFUSED, Outcome.COMMITTED]
+    assert "closed for the year" in str(finishes[1].error)
+
+
+def test_a_character_that_postgresql_does_not_keep_is_named_by_its_field() -> None:
+    with pytest.raises(UnstorableError) as caught:
+        jsonb({"a": [1, {"b": "x\0", "c\0": 1}]}, "docs/1")
+    assert caught.value.field == "a[1].b"
+    assert "docs/1 cannot be stored: the field 'a[1].b' holds the character U+0000" in str(
+        caught.value
+    )
 
 
 @pytest.mark.parametrize(

@@ -6,11 +6,12 @@ from collections.abc import AsyncIterator, Sequence
 from datetime import timedelta
 from typing import Any
 
+import asyncpg
 import pytest
 
-from headway.adapters.postgres import candidates, document_rows, documents, selecting
+from headway.adapters.postgres import candidates, document_rows, documents, preparing, selecting
 from headway.adapters.postgres.candidates import IN_ORDER
-from headway.adapters.postgres.link import BEGIN
+from headway.adapters.postgres.link import BEGIN, Link
 from headway.adapters.postgres.views import Index, given_up_id, indexes, question
 from headway.core.lifecycle import Lifecycle
 from headway.core.sweep import SweepRule
@@ -20,6 +21,7 @@ from headway.ports.candidates import View
 from headway.testing.conformance.examples import opened, wrote
 from headway.testing.conformance.stuck import (
     RULE,
+    claim_of,
     old,
     scanned,
     seen,
@@ -140,7 +142,8 @@ async def test_documents_are_locked_in_the_order_of_their_ids(harness: PostgresH
         for statement, *values in (
             (document_rows._LOCK, "docs", ids),
             (document_rows._CHANGE, "docs", ids, was),
-            (documents._RENEW, "docs", ids, "{}", ""),
+            (document_rows._LOCK_FREE, "docs", ids),
+            (documents._CHANGE, "docs", ids, "{}", "{}"),
             (candidates._PUBLISHED, "docs", ids, "t", "{}"),
             (selecting._DELETE, "docs", ids),
             (f"{selecting._DELETE} and {now} = $3::jsonb -> id", "docs", ids, was),
@@ -196,6 +199,51 @@ async def test_an_index_that_came_to_no_end_is_made_again(harness: PostgresHarne
     assert await seen(finder, View.UNMOVED, now) == ["1"]
 
 
+async def test_an_index_does_not_wait_for_ever_for_an_old_transaction(
+    harness: PostgresHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(preparing, "_PATIENCE_SECONDS", 1)
+    now = whole_second(harness)
+    rule = SweepRule(lifecycle=Lifecycle("late", flag="never_seen_before"))
+    engine = await opened(harness)
+    await wrote(harness, engine, InsertNew("late", old(now)))
+    finder = sweeping(engine).candidates
+    async with connected(harness.url) as report:
+        await report.execute("set application_name = 'monthly report'")
+        await report.execute("begin isolation level repeatable read")
+        await report.fetch("select id from headway_documents")
+        pid = report.get_server_pid()
+        for _ in range(2):  # the second one meets what the first has left behind
+            async with asyncio.timeout(15):
+                with pytest.raises(TimeoutError) as caught:
+                    await finder.prepare([rule])
+            said = str(caught.value)
+            assert "the sweep of late could not be made: for 1 s it waited for" in said
+            assert f"{pid} (monthly report, open since " in said
+            assert "pg_terminate_backend" in said
+    await finder.prepare([rule])
+    names = [index.name for index in indexes(rule.lifecycle)]
+    assert await valid(harness, names) == dict.fromkeys(names, True)
+    async with connected(harness.url) as connection:
+        await connection.execute(f"drop index {', '.join(names)}")
+
+
+async def test_the_limits_of_an_index_stay_with_it(harness: PostgresHarness) -> None:
+    await harness.store().open()
+    link = Link(harness.url, connections=1)
+    await link.outside("create index concurrently own_index on headway_notes (at)", 10.0, 7)
+    rows = await link.fetch(
+        "select current_setting('lock_timeout'), current_setting('statement_timeout')"
+    )
+    assert tuple(rows[0]) == ("0", "0")
+    with pytest.raises(asyncpg.DuplicateTableError):
+        await link.outside("create index concurrently own_index on headway_notes (at)", 10.0, 7)
+    rows = await link.fetch("select current_setting('lock_timeout')")
+    assert rows[0][0] == "0"
+    await link.outside("drop index concurrently own_index", 10.0, 7)
+    await link.close()
+
+
 def test_names_of_indexes_are_short_and_tell_lifecycles_apart() -> None:
     lifecycles = [
         Lifecycle(collection, flag=flag)
@@ -209,7 +257,9 @@ def test_names_of_indexes_are_short_and_tell_lifecycles_apart() -> None:
     assert indexes(leased) == indexes(Lifecycle("docs"))
 
 
-async def test_documents_that_nobody_can_read_stop_no_scan(harness: PostgresHarness) -> None:
+async def test_documents_that_nobody_can_read_stop_no_scan(
+    harness: PostgresHarness, caplog: pytest.LogCaptureFixture
+) -> None:
     now = whole_second(harness)
     _, finder = await stuck(harness, old(now))
     async with connected(harness.url) as connection:
@@ -223,3 +273,27 @@ async def test_documents_that_nobody_can_read_stop_no_scan(harness: PostgresHarn
             await connection.execute("insert into headway_documents values ('docs', 'x', '[]')")
     found = await scanned(finder, View.UNMOVED, now, page=1)
     assert sorted(each["_id"] for each in found) == ["1", "huge"]
+    assert "docs: the document 'deep' is left alone, for nobody can read it" in caplog.text
+
+
+@pytest.mark.parametrize("number", ["0.12345678901234567890123", "1e-400", "1e400", "9" * 5_000])
+async def test_a_number_that_only_postgresql_knows_exactly_keeps_nobody_from_a_claim(
+    harness: PostgresHarness, number: str
+) -> None:
+    now = whole_second(harness)
+    _, finder = await stuck(harness, old(now, "1"), old(now, "2"))
+    async with connected(harness.url) as connection:
+        body = f'{{"status": "pending", "lastOperation": {number}}}'
+        for one in ("odd", "changed"):
+            await connection.execute(
+                "insert into headway_documents values ('docs', $1, $2::text::jsonb)", one, body
+            )
+        found = await scanned(finder, View.UNMOVED, now)
+        await connection.execute(
+            "update headway_documents set body = body || '{\"lastOperation\": 0.5}' "
+            "where id = 'changed'"
+        )
+    claims = [claim_of(document, now) for document in found]
+    assert len(claims) == 4
+    won = await finder.claim(RULE, claims, "t", now, timedelta(minutes=1))
+    assert won == {"1", "2", "odd"}

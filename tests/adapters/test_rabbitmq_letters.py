@@ -34,6 +34,8 @@ from headway.testing.conformance.examples import (
 from tests.adapters.rabbitmq_by_hand import channel_to, contents, declare, put
 from tests.adapters.rabbitmq_engine import RabbitEngineHarness
 
+pytestmark = pytest.mark.usefixtures("coarse_delays")
+
 FAILED = ORDERS.failed
 Harness = RabbitEngineHarness
 

@@ -37,6 +37,8 @@ from headway.testing.servers import RabbitMQ
 from tests.adapters.rabbitmq_by_hand import channel_to
 from tests.adapters.rabbitmq_engine import RabbitEngineHarness
 
+pytestmark = pytest.mark.usefixtures("coarse_delays")
+
 FAILED = ORDERS.failed
 NOW = datetime(2026, 1, 17, 5, tzinfo=UTC)
 MILLISECONDS, NANOSECONDS = 1_763_280_000_000, 1_763_280_000_000_000_000

@@ -154,7 +154,7 @@ async def test_without_its_indexes_the_answers_are_the_same(store: SqliteStore) 
 
 @pytest.mark.parametrize("written", ["before", "after"])
 async def test_what_is_no_document_is_no_candidate_and_breaks_nothing(
-    store: SqliteStore, written: str
+    store: SqliteStore, written: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = store._writer._location.path
     candidates, desk = candidates_of(store), desk_of(store)
@@ -176,6 +176,7 @@ async def test_what_is_no_document_is_no_candidate_and_breaks_nothing(
         assert await seen(candidates, View.UNMOVED, NOW, rule) == expected
         assert await seen(candidates, View.FAILED, NOW, rule) == []
         assert (await candidates.tally(rule, NOW)).stuck == len(expected) + len(UNDECODABLE)
+    assert "docs: 2 documents are left alone, for nobody can read them (the first is" in caplog.text
     found = await scanned(candidates, View.UNMOVED, NOW, page=3)
     assert sorted(each["_id"] for each in found) == expected
     browsed = [

@@ -19,7 +19,9 @@ from headway.ports.candidates import View
 from headway.testing.conformance.balancing import balanced
 
 VERSION_1 = Path(__file__).with_name("sqlite_version_1.sql")
-NEW = ("headway_leases", "headway_notes", "headway_totals")
+NEW = (
+    "headway_held", "headway_leases", "headway_notes", "headway_sequences", "headway_totals",
+)  # fmt: skip
 
 
 @pytest.fixture
@@ -63,6 +65,17 @@ async def test_an_old_file_that_is_only_read_shows_what_is_in_it(old: Path) -> N
     count, held = await asyncio.gather(engine.places.count(), engine.sweeping.leases.held(""))
     assert (count.accepted, list(held)) == (2, [])
     await engine.bus.close()
+
+
+def test_a_file_without_sequences_gets_them(old: Path) -> None:
+    open_file(Location(path=old)).close()
+    with closing(sqlite3.connect(old)) as connection:
+        connection.executescript(
+            "drop table headway_sequences; drop table headway_held; pragma user_version = 2"
+        )
+    assert tables(old) == (2, ("headway_leases", "headway_notes", "headway_totals"))
+    open_file(Location(path=old)).close()
+    assert tables(old) == (VERSION, NEW)
 
 
 def test_of_many_who_open_an_old_file_at_once_one_brings_it_up_to_date(old: Path) -> None:

@@ -15,6 +15,7 @@ from headway.core.sweep_facts import (
     DocumentGivenUp,
     DocumentsHeldBack,
     DocumentsNotRebuilt,
+    DocumentsRefused,
     DocumentsRequeued,
     LeasesDoubted,
     SweepEnded,
@@ -139,12 +140,42 @@ LINES: dict[str, tuple[SweepFact, str, str]] = {
             collection="chunks",
             service="embedding",
             event_type="ChunksPrepared",
+            probes=0,
             pause=timedelta(minutes=15),
         ),
         "WARNING",
         (
-            "Nothing of chunks is requeued while what ChunksPrepared of embedding needs is down; "
-            "looking again in 900s"
+            "Nothing of chunks is requeued while what ChunksPrepared of embedding needs is down, "
+            "or embedding is paused; looking again in 900s"
+        ),
+    ),
+    "probed": (
+        CollectionLeftAlone(
+            collection="chunks",
+            service="embedding",
+            event_type="ChunksPrepared",
+            probes=1,
+            pause=timedelta(minutes=30),
+        ),
+        "WARNING",
+        (
+            "Only one document of chunks is requeued while what ChunksPrepared of embedding needs "
+            "is down, or embedding is paused; the next one in 1800s"
+        ),
+    ),
+    "refused": (
+        DocumentsRefused(
+            collection="chunks",
+            error_type="WriteError",
+            count=7,
+            first_ids=("c-1", "c-2"),
+            first_error="Document failed validation",
+        ),
+        "ERROR",
+        (
+            "The store refuses to change 7 documents of chunks: WriteError: Document failed "
+            "validation (c-1, c-2, ...); the others are swept: mend them, or what refuses them (a "
+            "validator, a unique index, a trigger, a limit of size)"
         ),
     ),
     "broken off": (

@@ -1,6 +1,7 @@
 """Figures of sweeps as metrics: every name of the catalogue, and NaN for what nobody could say."""
 
 import subprocess
+from dataclasses import replace
 from math import isnan
 
 import pytest
@@ -91,6 +92,16 @@ def test_what_is_unknown_is_nan_with_the_database_down_and_counters_are_not_show
     assert registry.get_sample_value("retry_job_database_up") == 0
     assert not any(name.endswith("_total") for name in names(registry))
     assert "retry_job_duration_seconds" not in names(registry)
+
+
+def test_counters_that_were_shown_stay_while_the_database_is_down() -> None:
+    known, away = figures(), figures({"messages": None}, known=False)
+    registry = shown(replace(away, last_totals=known.totals))
+    assert isnan(registry.get_sample_value("retry_job_stuck_documents", MESSAGES) or 0)
+    assert registry.get_sample_value("retry_job_database_up") == 0
+    counters = {name for name in names(shown(known)) if name.endswith(("_total", "_seconds"))}
+    assert counters <= names(registry)
+    assert registry.get_sample_value("retry_job_documents_requeued_total", MESSAGES) == 12
 
 
 def test_one_unknown_collection_says_that_the_database_is_down_and_hides_no_other() -> None:

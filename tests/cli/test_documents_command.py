@@ -187,10 +187,78 @@ def test_settings_and_declared_lifecycles_decide_what_is_stuck(
 
 def test_a_collection_that_is_not_there_is_said(office: Office) -> None:
     done = office("documents", "stuck", "mesages")
-    assert done.stdout == "There is no document in mesages: is that its name?\n"
+    assert done.stdout == "There is no document in mesages: There are: none\n"
     office.put("messages", "done", status="processed")
+    office.put("chunks", "done", status="processed")
+    done = office("documents", "stuck", "mesages")
+    assert done.stdout == (
+        "There is no document in mesages: did you mean messages? There are: chunks, messages\n"
+    )
+    done = office("documents", "export", "mesages")
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert "did you mean messages?" in done.stderr
     done = office("documents", "stuck", "messages")
     assert done.stdout == "Nothing in messages is stuck, and nothing was given up.\n"
+
+
+def test_to_look_makes_nothing(office: Office) -> None:
+    fill(office)
+
+    def schema() -> list[Any]:
+        with sqlite3.connect(office.path) as file:
+            found = file.execute("select type, name, sql from sqlite_master").fetchall()
+        file.close()
+        return sorted(found)
+
+    before = schema()
+    for collection in ("messages", "mesages"):
+        office.json("stuck", collection)
+        office("documents", "export", collection)
+    assert schema() == before
+
+
+def test_what_nobody_sweeps_is_not_called_due(
+    office: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (office.folder / "declared.py").write_text(SERVICES)
+    monkeypatch.syspath_prepend(office.folder)
+    monkeypatch.delitem(sys.modules, "declared", raising=False)
+    monkeypatch.setenv("HEADWAY_SERVICES", "declared")
+    office.put("invoices", "i", status="pending")
+    done = office("documents", "stuck", "invoices")
+    assert "leave it: nobody sweeps it" in done.stdout
+    assert "     1 stuck: nobody sweeps them: no handler of these services has" in done.stdout
+    (found,) = office.json("stuck", "invoices")
+    assert (found["sweep"], found["why"]) == ("leave", "nobody sweeps it")
+    monkeypatch.delenv("HEADWAY_SERVICES")
+    (found,) = office.json("stuck", "invoices")
+    assert found["sweep"] == "requeue", "who sweeps it is not known here"
+
+
+def test_without_its_service_a_collection_with_a_flag_is_warned_of(
+    office: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (office.folder / "declared.py").write_text(SERVICES)
+    monkeypatch.syspath_prepend(office.folder)
+    monkeypatch.delitem(sys.modules, "declared", raising=False)
+    office.put("chunks", "ok", embedding_generated=True)
+    office.put("chunks", "c", embedding_generated=False, lastAttemptTime=office.ago(2 * HOUR))
+    done = office("documents", "stuck", "chunks")
+    assert "have no status but a field embedding_generated" in done.stderr
+    assert office("documents", "stuck", "chunks", "--service", "declared:embedding").stderr == ""
+    office.put("messages", "m", urgent=True, status="pending")
+    assert office("documents", "stuck", "messages").stderr == ""
+
+
+def test_statuses_of_others_are_counted(office: Office) -> None:
+    fill(office)
+    for number in range(3):
+        office.put("messages", f"odd{number}", status=("FAILED", "weird", 7)[number])
+    done = office("documents", "stuck", "messages")
+    assert (
+        "     3 foreign: their status is not one of ours, so nobody sweeps them: headway documents "
+        "export messages --status foreign"
+    ) in done.stdout.splitlines()
 
 
 def test_a_reset_shows_first_and_then_lets_them_begin_anew(office: Office) -> None:

@@ -86,7 +86,8 @@ class SweepShop(ShopFile):
         with sqlite3.connect(self.path) as file:
             found = file.execute("select operation from headway_items").fetchall()
         file.close()
-        return sorted(operation for (operation,) in found)
+        # Without the moment of the claim, which nobody knows beforehand.
+        return sorted(re.sub(r"^(sweep-1)@\S+?Z:", r"\1:", operation) for (operation,) in found)
 
     def status(self, collection: str) -> dict[str, tuple[Any, Any]]:
         return {

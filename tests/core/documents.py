@@ -12,6 +12,7 @@ from headway.core.document import (
     CLAIM_TOKEN,
     LAST_OPERATION,
     LEASE_TOKEN,
+    MOST,
     STATUS,
     SWEEP_GENERATION,
     TIMES,
@@ -59,11 +60,14 @@ DOCUMENTS: st.SearchStrategy[Document] = st.fixed_dictionaries(
         STATUS: st.sampled_from(STATUSES) | JSON,
         "embedded": st.booleans() | JSON,
         ATTEMPT_COUNT: st.integers(0, 6) | JSON,
-        SWEEP_GENERATION: st.integers(0, 6) | JSON,
+        SWEEP_GENERATION: st.integers(0, 6) | st.integers(MOST - 1, MOST + 1) | JSON,
         LEASE_TOKEN: st.none() | st.just("t") | JSON,
         CLAIM_TOKEN: st.none() | st.just("t") | JSON,
         CLAIM_BEFORE: JSON,
-        LAST_OPERATION: st.sampled_from(["first", "sweep-1:docs:1"]) | JSON,
+        LAST_OPERATION: st.sampled_from(
+            ["first", "sweep-1:docs:1", "sweep-2@20260301T120000.000Z:docs:1"]
+        )
+        | JSON,
     },
 )
 """Any that a client of a store may have written."""

@@ -1,4 +1,5 @@
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import pytest
@@ -9,13 +10,21 @@ from headway.core.beginning import (
     Beginning,
     How,
     begun,
+    begun_together,
+    is_sweep_of,
+    lease_runs,
     sweep_generation,
     sweep_operation,
+    sweep_run,
+    waits_until,
 )
+from headway.core.document import MOST, WAITING
+from headway.core.event import FIRST_GENERATION, is_first_run
+from headway.core.letter import requeued_letter
 from headway.core.lifecycle import Lifecycle, State
 from headway.core.travel import instant
 from headway.core.writes import Document
-from tests.core.documents import DOCUMENTS, HOUR, NOW, ago, modest
+from tests.core.documents import DAY, DOCUMENTS, HOUR, MINUTE, NOW, ago, modest
 
 PLAIN = Lifecycle("docs")
 LEASED = Lifecycle("docs", lease=HOUR)
@@ -23,22 +32,41 @@ FIRST = Beginning(lifecycle=PLAIN, ids=("1",), operation="first", now=NOW)
 OURS = replace(FIRST, lifecycle=LEASED, token="ours")
 
 
+def in_utc(at: datetime) -> datetime:
+    return at.replace(tzinfo=UTC)
+
+
+def test_a_document_that_comes_again_under_its_old_id_has_operations_of_its_own() -> None:
+    before, after = (sweep_operation("docs", "1", 1, at) for at in (NOW, NOW + HOUR))
+    assert before != after
+    assert sweep_run(before) != sweep_run(after)
+    assert sweep_run("order-17") == FIRST_GENERATION
+    assert sweep_run("sweep-2:docs:1") == "s2"  # of an older version
+
+
 def test_the_operation_of_a_sweep_names_its_document_and_its_generation() -> None:
-    assert sweep_operation("docs", "käse", 3) == "sweep-3:docs:käse"
-    long = sweep_operation("docs", "x" * 200, 3)
+    at = datetime(2026, 3, 1, 13, 0, 5, 4_999, tzinfo=timezone(HOUR))
+    assert sweep_operation("docs", "käse", 3, at) == "sweep-3@20260301T120005.004Z:docs:käse"
+    long = sweep_operation("docs", "x" * 200, 3, NOW)
     assert len(long) < 100
-    assert long != sweep_operation("docs", "x" * 201, 3)
+    assert long != sweep_operation("docs", "x" * 201, 3, NOW)
     assert sweep_generation(long) == 3
 
 
 @modest
-@given(st.text(min_size=1), st.text(), st.integers(0, 1_000_001))
+@given(st.text(min_size=1), st.text(), st.integers(0, MOST), st.none() | st.datetimes().map(in_utc))
 def test_the_generation_of_an_operation_is_read_back(
-    collection: str, one: str, generation: int
+    collection: str, one: str, generation: int, at: datetime | None
 ) -> None:
-    operation = sweep_operation(collection, one, generation)
+    operation = sweep_operation(collection, one, generation, at)
     assert sweep_generation(operation) == generation
-    assert len(operation.encode()) <= 170
+    assert is_sweep_of(operation, collection, one, generation)
+    assert not is_sweep_of(operation, collection, one, generation + 1)
+    assert not is_sweep_of(operation, collection, f"{one}1", generation)
+    assert len(operation.encode()) <= 190
+    travels = sweep_run(operation)
+    assert is_first_run(travels)
+    assert requeued_letter(travels) is None
 
 
 @pytest.mark.parametrize("operation", ["order-17", "", "sweep-", "sweep-x:a", "a sweep-2:b", "2"])
@@ -63,8 +91,14 @@ def test_a_beginning_counts_once_for_each_operation() -> None:
     [
         ({"status": "pending"}, "first", False, How.BEGUN),
         ({"status": "failed"}, "first", False, How.BEGUN),
-        ({"status": "archived"}, "first", False, How.BEGUN),
-        ({"status": ["odd"]}, "first", False, How.BEGUN),
+        ({"status": "archived"}, "first", False, How.FOREIGN),
+        ({"status": "archived", "sweepGeneration": 2}, "first", True, How.FOREIGN),
+        ({"status": ["odd"]}, "first", False, How.FOREIGN),
+        ({"status": "pending", "attemptCount": 2}, "first", False, How.BEGUN),
+        ({"status": "pending", "attemptCount": 3}, "first", False, How.OVER),
+        ({"status": "failed", "attemptCount": 3}, "first", False, How.OVER),
+        ({"status": "failed", "attemptCount": 3}, "first", True, How.BEGUN),
+        ({"attemptCount": 3, "lastOperation": "first"}, "first", False, How.BEGUN),
         ({"status": "processed"}, "first", False, How.OVER),
         ({"status": "processed"}, "first", True, How.OVER),
         ({"status": "processed", "lastOperation": "first"}, "first", False, How.OVER),
@@ -89,7 +123,7 @@ def test_what_comes_too_late_is_over(
     beginning = replace(FIRST, operation=operation, deliberate=deliberate)
     answer = begun(given_document, beginning)
     assert answer.how is expected
-    if expected is How.OVER:
+    if expected is not How.BEGUN:
         assert answer.document == given_document
 
 
@@ -116,6 +150,8 @@ def test_a_beginning_ends_the_claim_of_its_event() -> None:
         ({"leaseToken": "theirs", "leaseUntil": instant(NOW)}, How.BEGUN),
         ({"leaseToken": "theirs", "leaseUntil": ago(HOUR)}, How.BEGUN),
         ({"leaseToken": "theirs", "leaseUntil": "some day"}, How.BEGUN),
+        ({"leaseToken": "theirs", "leaseUntil": "2099-01-01T00:00:00Z"}, How.BEGUN),
+        ({"leaseToken": WAITING, "leaseUntil": ago(-HOUR)}, How.BEGUN),
         ({"leaseToken": ["odd"], "leaseUntil": ago(-HOUR)}, How.BUSY),
     ],
 )
@@ -130,6 +166,45 @@ def test_a_lease_keeps_others_out_until_it_ends(lease: dict[str, Any], expected:
             "ours", instant(NOW + HOUR)
         )  # fmt: skip
     assert begun(document, FIRST).how is How.BEGUN
+
+
+def test_who_has_to_wait_for_one_document_begins_with_none() -> None:
+    found: dict[str, Document] = {
+        "free": {"_id": "free"},
+        "busy": {"_id": "busy", "leaseToken": "theirs", "leaseUntil": ago(-HOUR)},
+        "over": {"_id": "over", "status": "processed"},
+        "foreign": {"_id": "foreign", "status": "archived"},
+    }
+    beginning = replace(OURS, ids=("free", "nobody", "over", "foreign", "busy", "free"))
+    answers = begun_together(found, beginning)
+    assert {one: answer.how for one, answer in answers.items()} == {
+        "free": How.WAITS, "over": How.OVER, "foreign": How.FOREIGN, "busy": How.BUSY
+    }  # fmt: skip
+    assert {one: answer.document for one, answer in answers.items()} == found
+    del found["busy"]
+    assert begun_together(found, beginning)["free"].how is How.BEGUN
+
+
+@pytest.mark.parametrize(
+    ("lease", "due", "expected"),
+    [
+        (MINUTE, timedelta(), 15 * MINUTE),
+        (MINUTE, HOUR, HOUR + 15 * MINUTE),
+        (MINUTE, -HOUR, 15 * MINUTE),
+        (MINUTE, 3 * DAY, DAY),
+        (HOUR, HOUR, 2 * HOUR),
+        (3 * DAY, HOUR, 3 * DAY),
+    ],
+)
+def test_a_document_waits_for_its_event_until_that_is_overdue(
+    lease: timedelta, due: timedelta, expected: timedelta
+) -> None:
+    lifecycle = Lifecycle("docs", lease=lease)
+    until = waits_until(lifecycle, NOW + due, NOW)
+    assert until == NOW + expected
+    waiting: Document = {"_id": "1", "leaseToken": WAITING, "leaseUntil": instant(until)}
+    assert lease_runs(waiting, lifecycle, NOW)
+    assert not lease_runs(waiting, lifecycle, until)
 
 
 @modest

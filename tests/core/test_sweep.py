@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.core.beginning import Beginning, How, begun
-from headway.core.document import ATTEMPT_COUNT, LAST_OPERATION, moment
+from headway.core.beginning import Beginning, How, begun, sweep_operation
+from headway.core.document import ATTEMPT_COUNT, LAST_OPERATION, MOST, moment
 from headway.core.lifecycle import Lifecycle, State
 from headway.core.sweep import (
     GiveUp,
@@ -35,6 +35,11 @@ REQUEUED = "requeued"
 
 def doc(**fields: Any) -> Document:
     return {"_id": "1", "status": "pending", **fields}
+
+
+def swept(generation: int, *, ago: timedelta = timedelta()) -> str:
+    """Name a sweep of that document."""
+    return sweep_operation("docs", "1", generation, NOW - ago)
 
 
 def said(judgement: Judgement) -> str:
@@ -75,7 +80,7 @@ def test_what_failed_is_due_when_its_backoff_has_elapsed(attempts: int, minutes:
     )
     due = doc(status="failed", attemptCount=attempts, lastAttemptTime=ago(minutes * MINUTE))
     assert judge(early, RULE, NOW) == Leave(Why.BACKOFF)
-    assert judge(due, RULE, NOW) == Requeue("sweep-1:docs:1", 1, attempts + 1)
+    assert judge(due, RULE, NOW) == Requeue(swept(1), 1, attempts + 1)
 
 
 @pytest.mark.parametrize("status", ["pending", "processing", None])
@@ -83,7 +88,7 @@ def test_what_may_be_in_hand_is_due_when_it_has_not_moved_for_a_day(status: str 
     moved = doc(status=status, attemptCount=1, lastAttemptTime=ago(DAY - TICK))
     unmoved = doc(status=status, attemptCount=1, lastAttemptTime=ago(DAY))
     assert judge(moved, RULE, NOW) == Leave(Why.IN_HAND)
-    assert judge(unmoved, RULE, NOW) == Requeue("sweep-1:docs:1", 1, 2)
+    assert judge(unmoved, RULE, NOW) == Requeue(swept(1), 1, 2)
 
 
 def test_with_a_threshold_of_nothing_only_the_backoff_counts() -> None:
@@ -177,10 +182,31 @@ def test_a_claim_that_is_over_is_published_again_under_the_same_operation(
 ) -> None:
     document = doc(
         status=status, attemptCount=5, sweepGeneration=3, claimToken="t", claimUntil=until,
-        lastAttemptTime=ago(timedelta()),
+        lastAttemptTime=ago(timedelta()), lastOperation=swept(3, ago=HOUR),
     )  # fmt: skip
-    again = Requeue("sweep-3:docs:1", 3, 5, again=True)
+    again = Requeue(swept(3, ago=HOUR), 3, 5, again=True)
     assert judge(document, RULE, NOW) == (again if is_over else Leave(Why.CLAIMED))
+
+
+@pytest.mark.parametrize(
+    ("last", "expected"),
+    [
+        ("sweep-3:docs:1", "sweep-3:docs:1"),
+        ("sweep-2:docs:1", "sweep-3@20260301T110000.000Z:docs:1"),
+        ("sweep-3:docs:2", "sweep-3@20260301T110000.000Z:docs:1"),
+        (["odd"], "sweep-3@20260301T110000.000Z:docs:1"),
+        (None, "sweep-3@20260301T110000.000Z:docs:1"),
+    ],
+)
+def test_where_nobody_knows_the_operation_of_a_claim_all_make_the_same(
+    last: Any, expected: str
+) -> None:
+    claim = {"claimToken": "t", "claimUntil": ago(MINUTE), "lastOperation": last}
+    document = doc(sweepGeneration=3, lastAttemptTime=ago(HOUR), **claim)
+    for later in (NOW, NOW + DAY):
+        judgement = judge(document, RULE, later)
+        assert isinstance(judgement, Requeue)
+        assert judgement.operation == expected
 
 
 @pytest.mark.parametrize("status", ["pending", "failed"])
@@ -264,8 +290,7 @@ def test_what_was_claimed_is_left_alone_until_the_claim_ends(
     assert isinstance(again, Requeue)
     assert again.again
     assert (again.generation, again.attempt) == (judgement.generation, judgement.attempt)
-    if judgement.generation <= 1_000_000:
-        assert again.operation == judgement.operation
+    assert again.operation == judgement.operation
     taken_over = {**after, **claimed(after, again, token="u", until=until + lease, now=until)}
     for field in watched(rule):
         if field not in {"claimToken", "claimUntil"}:
@@ -292,11 +317,43 @@ def test_what_is_given_back_is_as_it_was_but_for_its_generation(
     assert then.attempt == judgement.attempt
 
 
+@pytest.mark.parametrize("status", ["processed", "failed", "failed_max_retries", "archived", None])
+def test_what_was_settled_meanwhile_is_only_let_go(status: str | None) -> None:
+    document = doc(status="failed", attemptCount=1, lastAttemptTime=ago(DAY))
+    judgement = judge(document, RULE, NOW)
+    assert isinstance(judgement, Requeue)
+    after = {**document, **claimed(document, judgement, token="t", until=NOW + HOUR, now=NOW)}
+    assert given_back(after)["status"] == "failed"
+    assert given_back({**after, "status": status}) == {
+        "claimToken": None, "claimUntil": None, "claimBefore": None
+    }  # fmt: skip
+
+
+def test_what_a_person_scheduled_meanwhile_stays_scheduled() -> None:
+    document = doc(retryAt=ago(HOUR))
+    judgement = judge(document, RULE, NOW)
+    assert isinstance(judgement, Requeue)
+    after = {**document, **claimed(document, judgement, token="t", until=NOW + HOUR, now=NOW)}
+    assert given_back(after)["retryAt"] == ago(HOUR)
+    assert given_back({**after, "retryAt": ago(-HOUR)})["retryAt"] == ago(-HOUR)
+
+
 @pytest.mark.parametrize("before", [None, "garbage", [], 7])
 def test_a_claim_that_says_nothing_of_before_is_only_let_go(before: Any) -> None:
     assert given_back({"claimToken": "t", "claimBefore": before}) == {
         "claimToken": None, "claimUntil": None, "claimBefore": None
     }  # fmt: skip
+
+
+def test_at_the_highest_generation_a_claim_is_still_found_again() -> None:
+    highest = doc(sweepGeneration=MOST)
+    judgement = judge(highest, RULE, NOW)
+    assert isinstance(judgement, Requeue)
+    assert judgement.generation == MOST
+    changes = claimed(highest, judgement, token="t", until=NOW + HOUR, now=NOW)
+    again = judge({**highest, **changes}, RULE, NOW + HOUR)
+    assert isinstance(again, Requeue)
+    assert (again.generation, again.operation) == (MOST, judgement.operation)
 
 
 def test_the_flag_of_a_lifecycle_is_watched_too() -> None:

@@ -9,11 +9,13 @@ from typing import Any
 import yaml
 
 from headway.core.metrics import CATALOGUE
+from headway.systems.uptime.metrics import CATALOGUE as UPTIME_CATALOGUE
 
 ROOT = Path(__file__).parents[2]
 RULES = sorted((ROOT / "deploy" / "prometheus" / "alerts").glob("*.yml"))
 BOARDS = {file.stem: file for file in sorted((ROOT / "deploy" / "grafana").glob("*.json"))}
 EVENTS, RETRIES, FAILED = "headway-events", "headway-retry-policy", "headway-failed-queues"
+UPTIME = "headway-uptime"
 
 # What we use of RabbitMQ's own names; a test asks a real one whether it has them.
 RABBITMQ = {
@@ -35,7 +37,8 @@ _NOT_NAMES = re.compile(
     r"|\[[^]]*\]"  # ranges
     r"|\b(?:by|on|without|ignoring|group_left|group_right)\s*\([^)]*\)"  # labels
     r"|\b[a-z_]+\s*(?=\()"  # functions
-    r"|\b(?:and|or|unless|bool|offset)\b"
+    r"|\boffset\s+\w+"
+    r"|\b(?:and|or|unless|bool)\b"
 )
 
 
@@ -83,7 +86,7 @@ def known() -> set[str]:
     found = (
         set(RABBITMQ) | _OF_PROMETHEUS | {rule["record"] for rule in rules() if "record" in rule}
     )
-    for metric in CATALOGUE:
+    for metric in (*CATALOGUE, *UPTIME_CATALOGUE):
         ends = ("_bucket", "_sum", "_count") if metric.kind == "histogram" else ("",)
         found |= {f"{metric.name}{end}" for end in ends}
     return found

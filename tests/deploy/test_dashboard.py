@@ -21,6 +21,7 @@ from tests.deploy.expressions import (
     RABBITMQ,
     RETRIES,
     ROOT,
+    UPTIME,
     known,
     names,
     panels,
@@ -71,6 +72,11 @@ def test_its_panels_have_ids_of_their_own_and_do_not_overlap(board: str) -> None
             ["collection"],
         ),
         (FAILED, ["What waits for a decision", "What comes to it"], ["service", "queue"]),
+        (
+            UPTIME,
+            ["What is held", "How waits end", "What is taken for missed", "What comes"],
+            [],
+        ),
     ],
 )
 def test_it_has_its_rows_and_its_choices(board: str, rows: list[str], choices: list[str]) -> None:
@@ -88,6 +94,7 @@ def test_every_board_is_known_by_its_title_and_its_file() -> None:
         "Headway events": EVENTS,
         "Retry Policy Monitoring": RETRIES,
         "Failed Queues": FAILED,
+        "Uptime backlog": UPTIME,
     }
 
 
@@ -129,7 +136,7 @@ def test_an_expression_names_metrics_that_there_are_and_rates_no_gauge(
     assert named
     assert named <= known()
     rated = re.findall(r"\b(?:i?rate|increase)\(([\w:]+)", expression)
-    assert all(metric.endswith(("_total", "_bucket")) for metric in rated)
+    assert all(metric.endswith(("_total", "_bucket", "_sum")) for metric in rated)
     assert "\\" not in expression  # a dot is [.]: it needs no escaping, in any file
 
 

@@ -1,5 +1,7 @@
 """The bus in memory, the store in MongoDB."""
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any
 
@@ -50,6 +52,14 @@ class MongoHarness(EngineHarness):
 
     async def rows(self) -> list[str]:
         return [row["text"] async for row in self.database["own"].find().sort("_id", 1)]
+
+    @asynccontextmanager
+    async def locking(self, collection: str, one: str) -> AsyncIterator[None]:
+        async with self.client.start_session() as session, await session.start_transaction():
+            changed = {"$set": {"locked": True}}
+            await self.database[collection].update_one({"_id": one}, changed, session=session)
+            yield
+            await session.abort_transaction()
 
     async def close(self) -> None:
         for store in self.stores:

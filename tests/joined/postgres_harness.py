@@ -65,6 +65,19 @@ class PostgresHarness(EngineHarness):
                 return []
             return [row[0] for row in await connection.fetch("select text from own order by n")]
 
+    @asynccontextmanager
+    async def locking(self, collection: str, one: str) -> AsyncIterator[None]:
+        async with connected(self.url) as connection:
+            await connection.execute("begin")
+            await connection.execute(
+                "update headway_documents set body = body || '{\"locked\": true}' "
+                "where collection = $1 and id = $2",
+                collection,
+                one,
+            )
+            yield
+            await connection.execute("rollback")
+
     async def close(self) -> None:
         for store in self.stores:
             await store.close()

@@ -10,6 +10,7 @@ from headway.testing.conformance.desk import DeskConformance
 from headway.testing.conformance.documents import DocumentsConformance
 from headway.testing.conformance.leases import LeasesConformance
 from headway.testing.conformance.letters import LettersConformance
+from headway.testing.conformance.locked import LockedConformance
 from headway.testing.conformance.places import PlacesConformance
 from headway.testing.conformance.records import RecordsConformance
 from headway.testing.conformance.totals import TotalsConformance
@@ -33,6 +34,7 @@ class TestWithMongoDB(
     CandidatesConformance,
     DeskConformance,
     LeasesConformance,
+    LockedConformance,
     TotalsConformance,
 ):
     @pytest.fixture

@@ -11,6 +11,7 @@ from headway.testing.conformance.desk import DeskConformance
 from headway.testing.conformance.documents import DocumentsConformance
 from headway.testing.conformance.leases import LeasesConformance
 from headway.testing.conformance.letters import LettersConformance
+from headway.testing.conformance.locked import LockedConformance
 from headway.testing.conformance.places import PlacesConformance
 from headway.testing.conformance.records import RecordsConformance
 from headway.testing.conformance.totals import TotalsConformance
@@ -45,5 +46,11 @@ class TestStore(
     pass
 
 
-class TestSweeping(CandidatesConformance, DeskConformance, LeasesConformance, TotalsConformance):
+class TestSweeping(
+    CandidatesConformance,
+    DeskConformance,
+    LeasesConformance,
+    LockedConformance,
+    TotalsConformance,
+):
     pass

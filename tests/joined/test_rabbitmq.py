@@ -18,6 +18,8 @@ from headway.testing.conformance.records import RecordsConformance
 from tests.adapters.rabbitmq_engine import RabbitEngineHarness
 from tests.joined.harnesses import StoreHarness
 
+pytestmark = pytest.mark.usefixtures("coarse_delays")
+
 
 class RabbitStoreHarness(StoreHarness):
     moment = timedelta(seconds=0.2)

@@ -22,21 +22,34 @@ QUEUE = "hardship.step"
 
 @pytest.mark.timeout(400)
 async def test_killed_workers_and_brokers_lose_nothing_and_do_nothing_twice(
-    tmp_path: Path, record_property: Callable[[str, object], None]
+    tmp_path: Path,
+    rabbitmq_server: RabbitMQ,
+    rabbitmq_vhost: str,
+    record_property: Callable[[str, object], None],
 ) -> None:
-    await killing(tmp_path, record_property, events=2_000, poison=20, kills=6, every=0.8)
+    site = BrokerSite(tmp_path, broker=rabbitmq_vhost)
+    await killing(
+        site, rabbitmq_server, record_property, events=2_000, poison=20, kills=6, every=0.8
+    )
 
 
 @pytest.mark.chaos
 @pytest.mark.timeout(900)
 async def test_thirty_kills_of_workers_and_two_of_the_broker(
-    tmp_path: Path, record_property: Callable[[str, object], None]
+    tmp_path: Path,
+    rabbitmq_server: RabbitMQ,
+    rabbitmq_vhost: str,
+    record_property: Callable[[str, object], None],
 ) -> None:
-    await killing(tmp_path, record_property, events=20_000, poison=200, kills=35, every=1.8)
+    site = BrokerSite(tmp_path, broker=rabbitmq_vhost)
+    await killing(
+        site, rabbitmq_server, record_property, events=20_000, poison=200, kills=35, every=1.8
+    )
 
 
 async def killing(
-    folder: Path,
+    site: BrokerSite,
+    server: RabbitMQ,
     record_property: Callable[[str, object], None],
     *,
     events: int,
@@ -44,65 +57,60 @@ async def killing(
     kills: int,
     every: float,
 ) -> None:
-    with RabbitMQ() as server:
-        site = BrokerSite(folder, broker=server.create_vhost())
-        (site.folder / "failed-once").mkdir()
-        kinds = _kinds(events, poison)
-        named = [
-            (f"step-{number}", {"number": number, "kind": kind})
-            for number, kind in enumerate(kinds)
-        ]
-        killed: set[int] = set()
-        began = time.monotonic()
-        with site.running("hardship:hardship", "--workers", "4", "--concurrency", "2") as process:
-            site.wait(lambda: site.log().count("Running hardship") >= 4, "4 workers have started")
-            for queue in (QUEUE, f"{QUEUE}.suspects", "hardship.failed", *map(delay_name, STEPS)):
-                server.wait_for_quorum_queue(site.url, queue)
-            publishing = asyncio.create_task(site.publish_named("Step", named))
-            dice = random.Random(kills)
-            crashes = _crashes(server, kills)
-            while len(killed) < kills:
-                await asyncio.sleep(every)
-                next(crashes)
-                alive = sorted(set(children(process)) - killed)
-                if alive:
-                    victim = dice.choice(alive)
-                    killed.add(victim)
-                    os.kill(victim, signal.SIGKILL)
-            await publishing
-            site.wait(lambda: site.ended() >= events, "all events have ended", seconds=300)
-        lasted = time.monotonic() - began
-        crashes.close()
+    (site.folder / "failed-once").mkdir()
+    kinds = _kinds(events, poison)
+    named = [
+        (f"step-{number}", {"number": number, "kind": kind}) for number, kind in enumerate(kinds)
+    ]
+    killed: set[int] = set()
+    began = time.monotonic()
+    with site.running("hardship:hardship", "--workers", "4", "--concurrency", "2") as process:
+        site.wait(lambda: site.log().count("Running hardship") >= 4, "4 workers have started")
+        for queue in (QUEUE, f"{QUEUE}.suspects", "hardship.failed", *map(delay_name, STEPS)):
+            server.wait_for_quorum_queue(site.url, queue)
+        publishing = asyncio.create_task(site.publish_named("Step", named))
+        dice = random.Random(kills)
+        crashes = _crashes(server, kills)
+        while len(killed) < kills:
+            await asyncio.sleep(every)
+            next(crashes)
+            alive = sorted(set(children(process)) - killed)
+            if alive:
+                victim = dice.choice(alive)
+                killed.add(victim)
+                os.kill(victim, signal.SIGKILL)
+        await publishing
+        site.wait(lambda: site.ended() >= events, "all events have ended", seconds=300)
+    lasted = time.monotonic() - began
+    crashes.close()
 
-        letters = site.letters("hardship.failed")
-        assert Counter(letter["abandoned_reason"] for letter in letters) == {
-            "non_retryable": poison
-        }
-        poisoned = {f"step-{number}" for number, kind in enumerate(kinds) if kind == "poison"}
-        assert {letter["operation"] for letter in letters} == poisoned
+    letters = site.letters("hardship.failed")
+    assert Counter(letter["abandoned_reason"] for letter in letters) == {"non_retryable": poison}
+    poisoned = {f"step-{number}" for number, kind in enumerate(kinds) if kind == "poison"}
+    assert {letter["operation"] for letter in letters} == poisoned
 
-        done = Counter(document["number"] for document in site.documents("steps"))
-        expected = {number for number, kind in enumerate(kinds) if kind != "poison"}
-        assert set(done) == expected
-        assert set(done.values()) == {1}
-        assert site.documents("totals") == [{"_id": "all", "steps": len(expected)}]
-        attempts = _attempts(site)
-        for (number, _), begins in attempts.items():
-            assert kinds[number] == "fails once" or (number, 2) not in attempts
-            assert begins <= 1 + len(killed) + 2
+    done = Counter(document["number"] for document in site.documents("steps"))
+    expected = {number for number, kind in enumerate(kinds) if kind != "poison"}
+    assert set(done) == expected
+    assert set(done.values()) == {1}
+    assert site.documents("totals") == [{"_id": "all", "steps": len(expected)}]
+    attempts = _attempts(site)
+    for (number, _), begins in attempts.items():
+        assert kinds[number] == "fails once" or (number, 2) not in attempts
+        assert begins <= 1 + len(killed) + 2
 
-        ids = site.folder / "published.txt"
-        ids.write_text("".join(f"{name}\n" for name, _ in named))
-        verified = site.headway("verify", "--against", str(ids))
-        assert verified.returncode == 0, verified.stdout + verified.stderr
-        resent = sum(attempts.values()) - len(attempts)
-        assert resent <= (len(killed) + 2) * WINDOW
-        record_property(
-            "shown",
-            f"{events} events, {len(killed)} SIGKILLs of workers and 2 of the broker in "
-            f"{lasted:.0f} s: {len(done)} done once, {poison} letters, {resent} attempts begun "
-            "again, verify --against 0",
-        )
+    ids = site.folder / "published.txt"
+    ids.write_text("".join(f"{name}\n" for name, _ in named))
+    verified = site.headway("verify", "--against", str(ids))
+    assert verified.returncode == 0, verified.stdout + verified.stderr
+    resent = sum(attempts.values()) - len(attempts)
+    assert resent <= (len(killed) + 2) * WINDOW
+    record_property(
+        "shown",
+        f"{events} events, {len(killed)} SIGKILLs of workers and 2 of the broker in "
+        f"{lasted:.0f} s: {len(done)} done once, {poison} letters, {resent} attempts begun "
+        "again, verify --against 0",
+    )
 
 
 def _kinds(events: int, poison: int) -> list[str]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from headway.core.beginning import Beginning
+from headway.core.beginning import Beginning, sweep_operation
 from headway.core.decision import Decision
 from headway.core.errors import ConfigurationError
 from headway.core.lifecycle import Lifecycle, State
@@ -170,8 +170,9 @@ async def test_a_reset_lets_a_document_begin_anew(bench: Bench) -> None:
     assert found["lastOperation"] is None  # so that its letter is not taken for overtaken
     assert found["sweepGeneration"] == 2  # never lowered: the next operation has a name of its own
     assert (found["lastError"]["type"], found["text"]) == ("ValueError", "kept")
-    judgement = judge(found, bench.rule, bench.trial.clock.now())
-    assert judgement == Requeue("sweep-3:messages:m", generation=3, attempt=1)
+    now = bench.trial.clock.now()
+    operation = sweep_operation("messages", "m", 3, now)
+    assert judge(found, bench.rule, now) == Requeue(operation, generation=3, attempt=1)
 
 
 async def test_a_reset_can_wait_for_a_time(bench: Bench) -> None:

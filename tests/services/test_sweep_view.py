@@ -167,6 +167,38 @@ async def test_a_store_that_is_away_is_said_once_for_each_outage_and_without_sec
     assert "s3cret" not in line
 
 
+async def test_what_was_scraped_stays_while_the_store_is_away_and_is_not_pushed(
+    bench: Bench,
+) -> None:
+    class Moody:
+        is_away = False
+
+        async def add(self, *given: Any) -> Mapping[str, float]:
+            if self.is_away:
+                raise ConnectionError("lost")
+            return await bench.sweeping.totals.add(*given)
+
+    moody = Moody()
+    view = bench.view(without(bench.sweeping, totals=moody))
+    moody.is_away = True
+    assert (await view.answer(HOUR)).last_totals is None, "nobody knows, and nobody guesses"
+    view.tell(replace(bench.ended(), totals={RUN: 1}))
+    assert (await view.answer(HOUR)).last_totals == {RUN: 1}, "a run was told"
+    moody.is_away = False
+    for _ in range(3):
+        await bench.count_a_run()
+    found = await view.answer(HOUR)
+    assert (found.totals, found.last_totals) == ({RUN: 3}, None)
+    moody.is_away = True
+    for found in (await view.answer(HOUR), view.answer_at_once()):
+        assert (found.totals, found.last_totals) == (None, {RUN: 3})
+        assert not found.database_up
+        assert set(found.tallies.values()) == {None}
+    await view.push(bench.board)
+    (pushed,) = bench.board.shown
+    assert (pushed.totals, pushed.last_totals) == (None, None), "others may have pushed more"
+
+
 async def test_a_store_that_does_not_answer_is_not_waited_for(
     bench: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:

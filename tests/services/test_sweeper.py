@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from headway.core.beginning import sweep_operation, sweep_run
 from headway.core.document import moment
 from headway.core.lifecycle import Lifecycle
 from headway.core.sweep_facts import DocumentGivenUp, DocumentsRequeued, SweepEnded
@@ -45,7 +46,10 @@ async def test_a_document_whose_event_was_lost_gets_it_again(yard: Yard) -> None
     assert when(after["lastAttemptTime"]) == yard.now
     (delivery,) = await yard.sent(PARSING)
     assert data_of(delivery) == {"archive_id": "a", "source": "mail"}
-    assert (delivery.travel.operation, delivery.travel.generation) == ("sweep-1:archives:a", "s1")
+    operation = sweep_operation("archives", "a", 1, yard.now)
+    assert (delivery.travel.operation, delivery.travel.generation) == (
+        operation, sweep_run(operation)
+    )  # fmt: skip
     assert after["lastOperation"] == delivery.travel.operation
     assert after.get("claimToken") is None
     assert ended.status is Status.SUCCESS

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from headway.adapters.memory.engine import memory_engine
+from headway.core.beginning import is_sweep_of, sweep_operation, sweep_run
 from headway.core.errors import ConfigurationError
 from headway.core.event import Event, decode
 from headway.core.lifecycle import Lifecycle
@@ -71,12 +72,13 @@ async def test_an_unknown_outcome_is_sent_again_under_the_same_operation(
     ended = await yard.sweep(chunking())
     assert (ended.status, ended.collections[0].requeued) == (Status.SUCCESS, 1)
     sent = [*first, *await yard.sent(CHUNKING)]  # some engines recognise the second
-    assert {each.travel.operation for each in sent} == {"sweep-1:messages:m"}
-    assert {each.travel.generation for each in sent} == {"s1"}
+    (operation,) = {each.travel.operation for each in sent}
+    assert is_sweep_of(operation, "messages", "m", 1)
+    assert {each.travel.generation for each in sent} == {sweep_run(operation)}
     assert len({decode(each.body).event_id for each in sent}) == 1
     document = await yard.get("messages", "m")
     assert document["attemptCount"] == 1
-    assert document["lastOperation"] == "sweep-1:messages:m"
+    assert document["lastOperation"] == operation
     assert document.get("claimToken") is None
     yard.clock.advance(10 * MINUTE)
     await yard.sweep(chunking())
@@ -99,7 +101,9 @@ async def test_a_definite_refusal_gives_the_attempt_back(yard: Yard) -> None:
     ended = await yard.sweep(chunking())
     assert ended.collections[0].requeued == 2
     operations = [delivery.travel.operation for delivery in await yard.sent(CHUNKING)]
-    assert sorted(operations) == ["sweep-2:messages:m", "sweep-2:messages:n"]
+    assert sorted(operations) == [
+        sweep_operation("messages", one, 2, yard.now) for one in ("m", "n")
+    ]
     assert (await yard.get("messages", "m"))["attemptCount"] == 2
 
 
@@ -254,12 +258,14 @@ async def test_what_dedup_raises_is_found_before_anything_is_sent(quick: Yard) -
 
 async def test_the_same_attempt_has_the_same_event_whenever_it_is_made(quick: Yard) -> None:
     (target,) = quick.sweeper(chunking()).targets
-    requeue = Requeue("sweep-2:messages:m", 2, 3)
+    requeue = Requeue("sweep-2@20260301T120000.000Z:messages:m", 2, 3)
     first = rebuilt(target, lost(), requeue, quick.now)
     second = rebuilt(target, lost(), requeue, quick.now)
     other = rebuilt(target, lost(), Requeue("sweep-3:messages:m", 3, 4), quick.now)
     assert first.message == second.message
-    assert first.message.travel == Travel(operation="sweep-2:messages:m", generation="s2")
+    assert first.message.travel == Travel(
+        operation=requeue.operation, generation="s2@20260301T120000.000Z"
+    )
     assert first.message.queue == CHUNKING
     ids = [msgspec.json.decode(each.message.body)["event_id"] for each in (first, other)]
     assert ids[0] != ids[1]
@@ -465,5 +471,6 @@ async def test_archives_are_told_from_messages(quick: Yard) -> None:
     await quick.put("archives", {"_id": "x", "source": "s", "status": "pending"})
     await quick.put("messages", lost("x"))
     await quick.sweep(parsing(), chunking())
-    assert [each.travel.operation for each in await quick.sent(PARSING)] == ["sweep-1:archives:x"]
-    assert [each.travel.operation for each in await quick.sent(CHUNKING)] == ["sweep-1:messages:x"]
+    for queue, collection in ((PARSING, "archives"), (CHUNKING, "messages")):
+        operations = [each.travel.operation for each in await quick.sent(queue)]
+        assert operations == [sweep_operation(collection, "x", 1, quick.now)]

@@ -262,6 +262,11 @@ class FaultyDocuments:
             "fetch", lambda: self._documents.renew(collection, tokens, until)
         )
 
+    async def leave(self, collection: str, tokens: Mapping[str, str], until: datetime) -> int:
+        return await self._process.step(
+            "fetch", lambda: self._documents.leave(collection, tokens, until)
+        )
+
 
 def _count_refused(process: Process, units: Sequence[Unit], finishes: Sequence[Finish]) -> None:
     for unit, finish in zip(units, finishes, strict=True):

@@ -262,6 +262,17 @@ class _Watched:
                 self._world.claims[claim.document["_id"], claim.requeue.attempt] += 1
         return claimed
 
+    async def give_back(self, rule: Any, ids: list[str], token: str) -> None:
+        """What was never sent is not counted: the next claim makes the same attempt."""
+        ours = [
+            each
+            for each in self._world.documents()
+            if each["_id"] in ids and each.get("claimToken") == token and each.get("claimBefore")
+        ]
+        await self._inner.give_back(rule, ids, token)
+        for document in ours:
+            self._world.claims[document["_id"], document["attemptCount"]] -= 1
+
 
 def hash_of(*parts: object) -> int:
     """Roll dice that are the same whenever they are rolled for the same."""

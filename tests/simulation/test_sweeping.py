@@ -50,7 +50,7 @@ def makes_a_new_attempt_of_a_claim_that_ended(patch: pytest.MonkeyPatch) -> None
         found = judge(document, rule, now)
         if isinstance(found, Requeue) and found.again:
             generation = found.generation + 1
-            operation = sweep_operation(rule.collection, document["_id"], generation)
+            operation = sweep_operation(rule.collection, document["_id"], generation, now)
             return Requeue(operation, generation, found.attempt + 1)
         return found
 

@@ -1,4 +1,4 @@
-"""Find services by the names that a person types: `package.module:service`."""
+"""Find services and settings by the names that a person types: `package.module:service`."""
 
 import importlib
 import sys
@@ -8,18 +8,36 @@ from pathlib import Path
 from types import ModuleType
 
 from headway.core.errors import ConfigurationError
+from headway.core.sequence_settings import SequenceSettings
 from headway.runtime.service import Service
 
 
 def load_services(names: Iterable[str]) -> list[Service]:
     """Import services; a module without a name behind it gives all of its own."""
-    folder = str(Path.cwd())
-    if folder not in sys.path:
-        sys.path.insert(0, folder)
+    _look_here_first()
     found: list[Service] = []
     for name in names:
         found.extend(service for service in _load(name) if service not in found)
     return found
+
+
+def load_sequence_settings(name: str) -> SequenceSettings:
+    """Import the settings of a resequencer."""
+    _look_here_first()
+    place, _, attribute = name.partition(":")
+    value = getattr(_module(name, place), attribute, None) if attribute else None
+    if not isinstance(value, SequenceSettings):
+        raise ConfigurationError(
+            f"{name!r} names no SequenceSettings: give them a name of their own in the module, and "
+            "name them as MODULE:NAME, such as shop:patience"
+        )
+    return value
+
+
+def _look_here_first() -> None:
+    folder = str(Path.cwd())
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
 
 
 def _load(name: str) -> list[Service]:

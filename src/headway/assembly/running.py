@@ -1,16 +1,16 @@
 """Run services in this process until told to stop."""
 
-import asyncio
 import logging
 import os
 import signal
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 
 from headway.assembly.engine import open_engine
 from headway.assembly.reporting import error_reporter
 from headway.assembly.retrying import CHANCE, CLOCK, LOGS
 from headway.assembly.settings import retry_config, sweep_settings
+from headway.assembly.signals import obeying
 from headway.assembly.terminal import Terminal
 from headway.core.errors import ConfigurationError
 from headway.ports.engine import Engine
@@ -59,33 +59,19 @@ async def run_services(
         name=f"{socket.gethostname()}:{os.getpid()}",
         beats_in_thread=True,
     )
-    loop = asyncio.get_running_loop()
-    taken = _take_signals(loop, worker)
-    if started is not None:
-        started(worker, engine)
-    try:
+    with obeying(_orders(worker)):
+        if started is not None:
+            started(worker, engine)
         await worker.run()
-    finally:
-        for number in taken:
-            loop.remove_signal_handler(number)
 
 
-def _take_signals(loop: asyncio.AbstractEventLoop, worker: Worker) -> Sequence[signal.Signals]:
-    """Let signals be noted by the loop, so that nothing is ever raised in the middle of work."""
+def _orders(worker: Worker) -> Mapping[signal.Signals, Callable[[], None]]:
     terminal = Terminal()
-    orders = {
+    return {
         signal.SIGTERM: worker.stop,
         signal.SIGINT: worker.stop,
         signal.SIGHUP: lambda: worker.stop() if terminal.is_gone() else _reload(worker),
     }
-    taken = []
-    for number, order in orders.items():
-        try:
-            loop.add_signal_handler(number, order)
-        except (NotImplementedError, ValueError, RuntimeError):
-            continue  # not on this system, or not in the main thread: the caller stops the worker
-        taken.append(number)
-    return taken
 
 
 def _reload(worker: Worker) -> None:

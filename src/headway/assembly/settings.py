@@ -10,11 +10,13 @@ from pathlib import Path
 from headway.core.engine_url import (
     DEFAULT_URL,
     AmqpUrl,
+    SequencesUrl,
     SqliteUrl,
     StoreUrl,
     read_broker,
     read_engine_url,
     read_mongodb,
+    read_sequences_url,
     read_store_url,
 )
 from headway.core.errors import ConfigurationError
@@ -91,7 +93,8 @@ def named_services() -> list[str]:
 
 
 SERVICES = "HEADWAY_SERVICES"
-_OWN = ("HEADWAY_BUS", "HEADWAY_STORE", "HEADWAY_EXCHANGE", SERVICES, SETTINGS_FILE)
+SEQUENCES = "HEADWAY_SEQUENCES"
+_OWN = ("HEADWAY_BUS", "HEADWAY_STORE", "HEADWAY_EXCHANGE", SEQUENCES, SERVICES, SETTINGS_FILE)
 DEFAULT_EXCHANGE = "headway.events"
 
 
@@ -199,3 +202,36 @@ def _refuse_beside_file(settings: Mapping[str, str], bus: str) -> None:
 def bus_url() -> str:
     """Give the URL of the bus that is meant if none is named."""
     return engine_settings().url
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SequencesSettings:
+    """Where the results of each key are kept until their turn comes."""
+
+    name: str
+    """The setting that named it."""
+    place: SequencesUrl
+    url: str
+    """As it was given: with the password."""
+
+
+def sequences_settings(url: str | None = None) -> SequencesSettings:
+    """Read where sequences are; `url` goes before the environment.
+
+    If nothing is said of them, they are in the SQLite file that is the bus, or its store.
+    """
+    settings = environment()
+    _refuse_misspelt(settings)
+    given = url or settings.get(SEQUENCES)
+    if given:
+        name = "--sequences" if url else SEQUENCES
+        return SequencesSettings(name=name, place=read_sequences_url(name, given), url=given)
+    engine = engine_settings()
+    if isinstance(engine.bus, SqliteUrl):
+        return SequencesSettings(name=engine.name, place=engine.bus, url=engine.url)
+    if isinstance(engine.store, SqliteUrl):
+        return SequencesSettings(name=engine.store_name, place=engine.store, url=engine.store_url)
+    raise ConfigurationError(
+        f"{SEQUENCES} is not set, and neither {hidden(engine.url)!r} nor a store beside it keeps "
+        f"sequences: set {SEQUENCES} to sqlite:///FILE or redis://USER:PASSWORD@HOST:PORT/NUMBER"
+    )

@@ -55,9 +55,9 @@ def _serve(stack: ExitStack, view: SweepView, metrics: Metrics) -> None:
 
     def look() -> SweepFigures:
         try:
-            return answered(loop, view.look(_PATIENCE))
+            return answered(loop, view.answer(_PATIENCE))
         except TimeoutError:  # the loop itself did not get to it
-            return view.unknown()
+            return view.answer_at_once()
 
     def health() -> tuple[HTTPStatus, dict[str, Any]]:
         last = view.last_run

@@ -1,15 +1,15 @@
 """`Sweeper`, bound to the real clock, chance and log, on the engine that is meant."""
 
-import asyncio
 import signal
-from collections.abc import AsyncIterator, Callable, Collection, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncIterator, Collection, Sequence
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 
 from headway.assembly.engine import open_engine
 from headway.assembly.retrying import CHANCE, CLOCK, LOGS
 from headway.assembly.serving import Metrics
 from headway.assembly.settings import sweep_settings
+from headway.assembly.signals import obeying
 from headway.assembly.sweep_metrics import pushgateway, shown
 from headway.core.sweep_facts import SweepEnded
 from headway.core.sweep_settings import SweepSettings
@@ -86,7 +86,7 @@ class Sweeper:
             await engine.close()
 
     def stop(self) -> None:
-        """End after the page that is at hand."""
+        """End after what is being sent now, with no claim left behind."""
         self.is_stopped = True
         if self._running is not None:
             self._running.stop()
@@ -103,7 +103,7 @@ class Sweeper:
             with suppress(Exception):  # whatever a driver raises: the sweep says what is wrong
                 if engine.open_store is not None:
                     await engine.open_store()
-            with _ended_by_signals(self.stop):
+            with obeying({signal.SIGTERM: self.stop, signal.SIGINT: self.stop}):
                 async with shown(view, gateway=gateway, metrics=self._metrics):
                     yield self._running
         finally:
@@ -140,21 +140,3 @@ def _sweeping(engine: Engine) -> Sweeping:
     if engine.sweeping is None:
         raise needs_store("a sweep")
     return engine.sweeping
-
-
-@contextmanager
-def _ended_by_signals(stop: Callable[[], None]) -> Iterator[None]:
-    """Let signals be noted by the loop, so that nothing is raised in the middle of a page."""
-    loop = asyncio.get_running_loop()
-    taken = []
-    for number in (signal.SIGTERM, signal.SIGINT):
-        try:
-            loop.add_signal_handler(number, stop)
-        except (NotImplementedError, ValueError, RuntimeError):
-            continue  # not on this system, or not in the main thread: the caller stops it
-        taken.append(number)
-    try:
-        yield
-    finally:
-        for number in taken:
-            loop.remove_signal_handler(number)

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from hashlib import sha256
 from typing import Any
@@ -13,6 +13,7 @@ from headway.core.document import (
     CLAIM_BEFORE,
     CLAIM_TOKEN,
     CLAIM_UNTIL,
+    FARTHEST_CLAIM,
     LAST_ATTEMPT_TIME,
     LAST_OPERATION,
     LEASE_TOKEN,
@@ -20,37 +21,71 @@ from headway.core.document import (
     MOST,
     STATUS,
     SWEEP_GENERATION,
+    WAITING,
     count,
-    moment,
+    past,
 )
+from headway.core.event import FIRST_GENERATION
 from headway.core.lifecycle import Lifecycle, State
 from headway.core.travel import instant
 from headway.core.writes import Document
 
-_SWEPT = re.compile(r"sweep-([0-9]{1,9}):")
+_SWEPT = re.compile(r"sweep-([0-9]{1,9})(@[0-9.TZ]{1,32})?:(.*)", re.DOTALL)
 _LONGEST_ID = 150
 
 
-def sweep_operation(collection: str, document_id: str, generation: int) -> str:
-    """Name the attempt that a sweeper makes: the same, however often it has to be published.
+def sweep_operation(
+    collection: str, document_id: str, generation: int, at: datetime | None = None
+) -> str:
+    """Name the attempt that a sweeper makes, by its document and the moment of its claim.
 
-    >>> sweep_operation("messages", "m1", 2)
-    'sweep-2:messages:m1'
+    The generation alone would not do: a document that is removed and comes again under its old id
+    begins to count anew, and what is remembered of the old one would be taken for its own.
+
+    >>> sweep_operation("messages", "m1", 2, datetime(2026, 11, 16, 10, 30, 15, tzinfo=UTC))
+    'sweep-2@20261116T103015.000Z:messages:m1'
     """
-    named = f"{collection}:{document_id}"
-    if len(named.encode()) > _LONGEST_ID:
-        named = sha256(named.encode()).hexdigest()
-    return f"sweep-{generation}:{named}"
+    return f"sweep-{generation}{_stamp(at)}:{_named(collection, document_id)}"
 
 
 def sweep_generation(operation: str) -> int:
     """Say in which generation of a document an operation was made; 0: no sweeper made it.
 
-    >>> sweep_generation("sweep-2:messages:m1"), sweep_generation("order-17")
+    >>> sweep_generation("sweep-2@20261116T103015.000Z:messages:m1"), sweep_generation("order-17")
     (2, 0)
     """
     found = _SWEPT.match(operation)
     return int(found[1]) if found else 0
+
+
+def sweep_run(operation: str) -> str:
+    """Name the generation under which the event of a sweep travels.
+
+    >>> sweep_run("sweep-2@20261116T103015.000Z:messages:m1")
+    's2@20261116T103015.000Z'
+    """
+    found = _SWEPT.match(operation)
+    return f"s{found[1]}{found[2] or ''}" if found else FIRST_GENERATION
+
+
+def is_sweep_of(operation: object, collection: str, document_id: str, generation: int) -> bool:
+    """Say whether an operation is a sweep of this document in this generation."""
+    found = _SWEPT.match(operation) if isinstance(operation, str) else None
+    return (
+        found is not None
+        and int(found[1]) == generation
+        and found[3] == _named(collection, document_id)
+    )
+
+
+def _stamp(at: datetime | None) -> str:
+    # To the millisecond: nobody purges, inserts and claims a document twice in one.
+    return "" if at is None else f"@{at.astimezone(UTC):%Y%m%dT%H%M%S}.{at.microsecond // 1000:03}Z"
+
+
+def _named(collection: str, document_id: str) -> str:
+    named = f"{collection}:{document_id}"
+    return named if len(named.encode()) <= _LONGEST_ID else sha256(named.encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,9 +107,13 @@ class How(StrEnum):
 
     BEGUN = "begun"
     OVER = "over"
-    """It is processed, or belongs to a newer operation: there is nothing left to do for this."""
+    """Nothing is left to do for this: it is processed, given up, or a newer operation has it."""
     BUSY = "busy"
     """Somebody else has it in hand."""
+    WAITS = "waits"
+    """Another document of the same operation is busy: it begins with all of them or with none."""
+    FOREIGN = "foreign"
+    """Its status is somebody else's: it may be worked on, and is left as it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +122,20 @@ class Begun:
 
     how: How
     document: Document
+
+
+def begun_together(found: Mapping[str, Document], beginning: Beginning) -> dict[str, Begun]:
+    """Say what an operation makes of all its documents that were found.
+
+    If it has to wait for one, it begins with none: whoever only waits counts nothing, and holds
+    nothing that others could work on.
+    """
+    answers = {one: begun(found[one], beginning) for one in beginning.ids if one in found}
+    if any(answer.how is How.BUSY for answer in answers.values()):
+        for one, answer in answers.items():
+            if answer.how is How.BEGUN:
+                answers[one] = Begun(How.WAITS, found[one])
+    return answers
 
 
 def begun(document: Document, beginning: Beginning) -> Begun:
@@ -95,7 +148,9 @@ def begun(document: Document, beginning: Beginning) -> Begun:
     same = document.get(LAST_OPERATION) == beginning.operation
     if state is State.PROCESSED:
         return Begun(How.OVER, document)
-    if not same and not beginning.deliberate and _is_overtaken(document, state, beginning):
+    if state is State.FOREIGN:
+        return Begun(How.FOREIGN, document)
+    if not same and not beginning.deliberate and _comes_too_late(document, state, beginning):
         return Begun(How.OVER, document)
     if lifecycle.lease is not None and _is_held(document, beginning):
         return Begun(How.BUSY, document)
@@ -119,14 +174,42 @@ def begun(document: Document, beginning: Beginning) -> Begun:
 UNCLAIMED: Mapping[str, Any] = {CLAIM_TOKEN: None, CLAIM_UNTIL: None, CLAIM_BEFORE: None}
 
 
-def _is_overtaken(document: Document, state: State, beginning: Beginning) -> bool:
-    generation = count(document, SWEEP_GENERATION)
-    return state is State.GIVEN_UP or sweep_generation(beginning.operation) < generation
+def lease_runs(document: Mapping[str, Any], lifecycle: Lifecycle, now: datetime) -> bool:
+    """Say whether a document is leased; nobody waits for a lease that ends in years."""
+    if document.get(LEASE_TOKEN) is None:
+        return False
+    until = past(document.get(LEASE_UNTIL), now + _longest(lifecycle))
+    return until is not None and until > now
+
+
+def waits_until(lifecycle: Lifecycle, due: datetime, now: datetime) -> datetime:
+    """Say until when a document is left to its own event, which is to come again at a time.
+
+    Then it is clearly overdue: a sweeper takes the document up, and the event, if it comes after
+    all, comes too late.
+    """
+    overdue = max(lifecycle.lease or _OVERDUE_AFTER, _OVERDUE_AFTER)
+    return min(max(due, now) + overdue, now + _longest(lifecycle))
+
+
+_OVERDUE_AFTER = timedelta(minutes=15)
+
+
+def _longest(lifecycle: Lifecycle) -> timedelta:
+    return max(FARTHEST_CLAIM, lifecycle.lease or FARTHEST_CLAIM)
+
+
+def _comes_too_late(document: Document, state: State, beginning: Beginning) -> bool:
+    """It was given up, or will be at the next sweep; or a sweeper has made a newer attempt."""
+    attempts = count(document, ATTEMPT_COUNT)
+    return (
+        state is State.GIVEN_UP
+        or attempts >= beginning.lifecycle.max_attempts
+        or sweep_generation(beginning.operation) < count(document, SWEEP_GENERATION)
+    )
 
 
 def _is_held(document: Document, beginning: Beginning) -> bool:
-    token = document.get(LEASE_TOKEN)
-    if token is None or token == beginning.token:
+    if document.get(LEASE_TOKEN) in (beginning.token, WAITING):
         return False
-    until = moment(document.get(LEASE_UNTIL))
-    return until is not None and until > beginning.now
+    return lease_runs(document, beginning.lifecycle, beginning.now)

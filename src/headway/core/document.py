@@ -19,6 +19,8 @@ CREATED_AT = "createdAt"
 LEASE_TOKEN = "leaseToken"  # noqa: S105 (the name of a field)
 LEASE_UNTIL = "leaseUntil"
 """A worker has it in hand, until then."""
+WAITING = "waiting"
+"""Instead of a worker's token: it is in nobody's hands, and its event waits for a retry."""
 
 CLAIM_TOKEN = "claimToken"  # noqa: S105 (the name of a field)
 CLAIM_UNTIL = "claimUntil"
@@ -35,6 +37,8 @@ TIMES = (LAST_ATTEMPT_TIME, LAST_FAILED_AT, CREATED_AT, LEASE_UNTIL, CLAIM_UNTIL
 FARTHEST_AHEAD = timedelta(hours=1)
 """Clocks differ by less. A time beyond this is no time at all: nobody waits for the year 3000."""
 
+FARTHEST_CLAIM = timedelta(days=1)
+"""Nobody claims or leases a document for longer, unless its lifecycle says so."""
 
 MOST = 1_000_000
 """Nobody tries more often; a number above it is read as this."""

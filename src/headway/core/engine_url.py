@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlsplit
+from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlencode, urlsplit, urlunsplit
 
 from headway.core.errors import ConfigurationError
 from headway.core.secrets import hidden
@@ -12,6 +12,7 @@ SYNCHRONOUS = ("full", "normal", "off")
 _PORTS = {"amqp": 5672, "amqps": 5671}
 _MONGODB = ("mongodb", "mongodb+srv")
 _POSTGRESQL = ("postgresql", "postgres")
+_REDIS = ("redis", "rediss")
 _MONGODB_PORT = 27_017
 _NOT_IN_NAMES = '/\\. "$*<>:|?'
 """What no name of a MongoDB database holds."""
@@ -67,7 +68,17 @@ class PostgresUrl:
     url: str = field(repr=False)
 
 
+@dataclass(frozen=True, slots=True)
+class RedisUrl:
+    """A numbered database of Redis, or a cluster; its driver reads the rest of the URL."""
+
+    database: int
+    url: str = field(repr=False)
+    cluster: bool = False
+
+
 StoreUrl = SqliteUrl | MongoUrl | PostgresUrl
+SequencesUrl = SqliteUrl | RedisUrl
 
 
 def read_engine_url(name: str, url: str) -> SqliteUrl | AmqpUrl:
@@ -91,6 +102,29 @@ def read_store_url(name: str, url: str) -> StoreUrl:
     if parts.scheme in _POSTGRESQL:
         return PostgresUrl(_read_database(name, url, parts), url)
     return _read_sqlite(name, url, parts, f"{_FILE}; {_DATABASES}")
+
+
+def read_sequences_url(name: str, url: str) -> SequencesUrl:
+    """Read the URL of sequences, or refuse it under the name of its setting."""
+    parts = _split(name, url)
+    if parts.scheme not in _REDIS:
+        return _read_sqlite(name, url, parts, f"{_FILE}; {_SEQUENCES}")
+    database = parts.path.strip("/") or "0"
+    options = dict(parse_qsl(parts.query, keep_blank_values=True))
+    cluster = options.pop("cluster", "false").lower()
+    wrong = {
+        _UNQUOTED: "@" in f"{parts.path}{parts.query}{parts.fragment}",
+        "it names no host": not parts.hostname,
+        f"its port is no number from 1 to {_HIGHEST_PORT}": not _has_port(parts),
+        f"{database!r} is no number of a database": not database.isdecimal(),
+        f"cluster={cluster!r} is neither true nor false": cluster not in {"true", "false"},
+        "a cluster has no numbered databases": cluster == "true" and database != "0",
+    }
+    why = next((why for why, is_so in wrong.items() if is_so), None)
+    if why is not None:
+        raise _refused(name, url, why, _SEQUENCES.removeprefix("or "))
+    for_driver = urlunsplit(parts._replace(query=urlencode(options)))
+    return RedisUrl(int(database), for_driver, cluster == "true")
 
 
 def read_broker(settings: Mapping[str, str]) -> AmqpUrl | None:
@@ -240,6 +274,10 @@ _FILE = (
     f"use sqlite:///FILE, such as {DEFAULT_URL}, or sqlite:////FOLDER/FILE for a path from the root"
 )
 _BROKER = "use amqp://USER:PASSWORD@HOST:PORT/VHOST, or amqps:// for TLS"
+_SEQUENCES = (
+    "or use redis://USER:PASSWORD@HOST:PORT/NUMBER, or rediss:// for TLS, with ?cluster=true for a "
+    "cluster"
+)
 _DATABASES = "or mongodb:// or postgresql://USER:PASSWORD@HOST:PORT/DATABASE"
 
 

@@ -16,6 +16,7 @@ HeadwayError
 ├── TransactionRolledBackError   the database answered COMMIT with a rollback
 ├── UnroutableEventError      nobody here handles events of this type
 ├── UnsendableError           no number of tries will get this message into the bus
+├── UnstorableError           no number of tries will get this value into a document
 └── WorkOverError             a handler's work was written to after the handler had returned
 """
 
@@ -46,6 +47,7 @@ class ConditionLostError(HeadwayError):
         self.collection = collection
         self.document = document
         self.field = field
+        self.found = found
         super().__init__(
             f"{collection}/{document}: {field} should be {expected!r} and is {found!r}"
         )
@@ -173,6 +175,15 @@ class UnroutableEventError(HeadwayError):
 
 class UnsendableError(HeadwayError, ValueError):
     """A message that the bus never takes: it is too large, or holds what cannot be written."""
+
+
+class UnstorableError(HeadwayError, ValueError):
+    """A document with a value that its store would drop, change or refuse."""
+
+    def __init__(self, whose: str, field: str, what: str) -> None:
+        self.field = field
+        named = f"the field {field!r}" if field else "it"
+        super().__init__(f"{whose} cannot be stored: {named} holds {what}")
 
 
 class WorkOverError(HeadwayError):

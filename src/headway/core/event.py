@@ -22,7 +22,7 @@ FIRST_GENERATION = "0"
 LONGEST_NAME = 1_000
 """Bytes of an operation: it travels beside its event, and is a key in every store."""
 _SHOWN_OF_A_NAME = 64
-_SWEPT = re.compile(r"s[0-9]+")
+_SWEPT = re.compile(r"s[0-9]+(@[0-9.TZ]+)?")
 _IDS_SHOWN = 3
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
@@ -33,11 +33,14 @@ _DIGITS_OF_HASH = 16
 def is_first_run(generation: str) -> bool:
     """Say whether operations come into being with this generation: so each is accepted once.
 
-    A sweeper's operation has the generation of its document, and is published until that is known
-    to have succeeded. Under any other generation somebody sent an operation again on purpose.
+    A sweeper's operation has the generation of its document and the moment of its claim, and is
+    published until that is known to have succeeded. Under any other generation somebody sent an
+    operation again on purpose.
 
-    >>> is_first_run("0"), is_first_run("s2"), is_first_run("0123456789abcdef01234567.1")
-    (True, True, False)
+    >>> [is_first_run(each) for each in ("0", "s2@20261116T103015.000Z")]
+    [True, True]
+    >>> is_first_run("0123456789abcdef01234567.1")
+    False
     """
     return generation == FIRST_GENERATION or _SWEPT.fullmatch(generation) is not None
 

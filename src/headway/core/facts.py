@@ -74,7 +74,7 @@ class DuplicatesRecognised:
     event_type: str
     count: int
     why: str
-    """`done`: the same event; `superseded`: its documents had been processed otherwise."""
+    """`done`: the same event; `superseded`: nothing was left to do for its documents."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

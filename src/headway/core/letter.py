@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from headway.core.action import Reason
+from headway.core.event import is_first_run
 from headway.core.travel import AttemptRecord, Travel, instant
 
 
@@ -67,7 +68,9 @@ def requeued_letter(generation: str) -> str | None:
     >>> requeued_letter("0123456789abcdef01234567.2")
     '0123456789abcdef01234567'
     """
-    return generation[:_ID_LENGTH] if len(generation) > _ID_LENGTH else None
+    if len(generation) <= _ID_LENGTH or is_first_run(generation):
+        return None
+    return generation[:_ID_LENGTH]
 
 
 def write_letter(

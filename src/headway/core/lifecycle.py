@@ -96,6 +96,11 @@ class Lifecycle:
         return _PENDING
 
     @property
+    def processed_words(self) -> tuple[str, ...]:
+        """What `status` holds when a document is processed, where no flag says so."""
+        return (self.processed, *_PROCESSED)
+
+    @property
     def failed_word(self) -> str:
         return _FAILED
 
@@ -115,7 +120,7 @@ class Lifecycle:
         if status in _PENDING:
             return State.PENDING
         # Not a set: a status may hold anything, and a list cannot be looked up in one.
-        return State.PROCESSED if status in (self.processed, *_PROCESSED) else State.FOREIGN
+        return State.PROCESSED if status in self.processed_words else State.FOREIGN
 
     def born(self, document: Document, now: datetime) -> Document:
         """Give a new document with the fields that recovery needs; those that it has stay."""

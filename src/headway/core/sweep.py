@@ -12,12 +12,13 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
-from headway.core.beginning import UNCLAIMED, sweep_operation
+from headway.core.beginning import UNCLAIMED, is_sweep_of, lease_runs, sweep_operation
 from headway.core.document import (
     ATTEMPT_COUNT,
     CLAIM_BEFORE,
     CLAIM_TOKEN,
     CLAIM_UNTIL,
+    FARTHEST_CLAIM,
     LAST_ATTEMPT_TIME,
     LAST_OPERATION,
     LEASE_TOKEN,
@@ -33,6 +34,11 @@ from headway.core.document import (
 from headway.core.lifecycle import Lifecycle, State
 from headway.core.travel import instant
 from headway.core.writes import ID, Document
+
+__all__ = [
+    "FARTHEST_CLAIM", "GiveUp", "Judgement", "Leave", "Requeue", "SweepRule", "Why", "claimed",
+    "given_back", "given_up", "judge", "watched",
+]  # fmt: skip
 
 _ZERO = timedelta()
 
@@ -77,7 +83,7 @@ class Why(StrEnum):
     IN_HAND = "in hand"
     """A worker may be at it, or its event waits in a queue."""
     LEASED = "leased"
-    """A worker is at it, or died less than a lease ago."""
+    """A worker is at it, or died less than a lease ago; or its event waits for a retry."""
     CLAIMED = "claimed"
     """Another sweeper is publishing its event."""
     YOUNG = "young"
@@ -120,7 +126,7 @@ def judge(document: Mapping[str, Any], rule: SweepRule, now: datetime) -> Judgem
         return Leave(_SETTLED[state])
     if document.get(CLAIM_TOKEN) is not None:
         return _claimed(document, rule, now)
-    if _lease_runs(document, rule, now):
+    if lease_runs(document, rule.lifecycle, now):
         return Leave(Why.LEASED)
     scheduled = moment(document.get(RETRY_AT))
     if scheduled is not None and scheduled > now:
@@ -133,8 +139,8 @@ def judge(document: Mapping[str, Any], rule: SweepRule, now: datetime) -> Judgem
         return GiveUp(attempts)
     if scheduled is None and began is not None and began + rule.delay(attempts) > now:
         return Leave(Why.BACKOFF)
-    generation = count(document, SWEEP_GENERATION) + 1
-    operation = sweep_operation(rule.collection, str(document[ID]), generation)
+    generation = min(count(document, SWEEP_GENERATION) + 1, MOST)
+    operation = sweep_operation(rule.collection, str(document[ID]), generation, now)
     return Requeue(operation, generation, min(attempts + 1, MOST))
 
 
@@ -150,19 +156,20 @@ def _claimed(document: Mapping[str, Any], rule: SweepRule, now: datetime) -> Jud
     if until is not None and now < until <= now + FARTHEST_CLAIM:
         return Leave(Why.CLAIMED)
     generation = count(document, SWEEP_GENERATION)
-    operation = sweep_operation(rule.collection, str(document[ID]), generation)
+    operation = _claimed_under(document, rule, generation)
     return Requeue(operation, generation, count(document, ATTEMPT_COUNT), again=True)
 
 
-FARTHEST_CLAIM = timedelta(days=1)
+def _claimed_under(document: Mapping[str, Any], rule: SweepRule, generation: int) -> str:
+    """Find the operation of a claim again, so that its event is published under it a second time.
 
-
-def _lease_runs(document: Mapping[str, Any], rule: SweepRule, now: datetime) -> bool:
-    if document.get(LEASE_TOKEN) is None:
-        return False
-    farthest = max(FARTHEST_CLAIM, rule.lifecycle.lease or _ZERO)
-    until = past(document.get(LEASE_UNTIL), now + farthest)
-    return until is not None and until > now
+    Where somebody has written over it, one is made of what is there: each sweeper makes the same.
+    """
+    one, last = str(document[ID]), document.get(LAST_OPERATION)
+    if isinstance(last, str) and is_sweep_of(last, rule.collection, one, generation):
+        return last
+    at = moment(document.get(LAST_ATTEMPT_TIME))
+    return sweep_operation(rule.collection, one, generation, at)
 
 
 def _let_go(
@@ -203,10 +210,14 @@ def claimed(
 def given_back(document: Mapping[str, Any]) -> Document:
     """Give what is changed when a claimed event was certainly not published.
 
-    The generation stays: what was never sent under it will not be sent under it later.
+    The generation stays: what was never sent under it will not be sent under it later. Where
+    somebody has settled the document since, or scheduled it, that stays too.
     """
     before = document.get(CLAIM_BEFORE)
-    return {**(before if isinstance(before, dict) else {}), **UNCLAIMED}
+    if document.get(STATUS) != State.PENDING.value or not isinstance(before, dict):
+        return dict(UNCLAIMED)
+    since = {field: document[field] for field in (RETRY_AT,) if document.get(field) is not None}
+    return {**before, **since, **UNCLAIMED}
 
 
 def given_up(rule: SweepRule, now: datetime) -> Document:

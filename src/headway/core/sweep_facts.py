@@ -27,12 +27,7 @@ class CollectionSwept:
     @property
     def stuck(self) -> int | None:
         """Count what is stuck, without what is only new; None: unknown."""
-        return None if self.tally is None else without_young(self.tally, self.skipped)
-
-
-def without_young(tally: Tally, skipped: Mapping[Skip, int]) -> int:
-    """Count what is stuck: an index cannot tell what is too young, whoever looks at it can."""
-    return max(tally.stuck - skipped.get(Skip.YOUNG, 0), 0)
+        return None if self.tally is None else self.tally.stuck
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +78,18 @@ class DocumentsNotRebuilt:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DocumentsRefused:
+    """Their store does not let stuck documents be changed; the others are swept."""
+
+    collection: str
+    error_type: str
+    count: int
+    first_ids: tuple[str, ...]
+    """Of those that were refused for this, the first."""
+    first_error: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DocumentsHeldBack:
     """More documents of a collection are due than a run may send."""
 
@@ -106,13 +113,18 @@ class LeasesDoubted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CollectionLeftAlone:
-    """What the events of a collection depend on is down: nothing is sent."""
+    """What the events of a collection depend on is down, or its service is paused.
+
+    Nothing is sent but a probe, now and then: else those who wait for an event would wait for ever.
+    """
 
     collection: str
     service: str
     event_type: str
+    probes: int
+    """Documents that were sent all the same: one, or none."""
     pause: timedelta
-    """Until it is looked at again."""
+    """Until the next probe."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,6 +140,7 @@ SweepFact = (
     | DocumentsRequeued
     | DocumentGivenUp
     | DocumentsNotRebuilt
+    | DocumentsRefused
     | DocumentsHeldBack
     | LeasesDoubted
     | CollectionLeftAlone

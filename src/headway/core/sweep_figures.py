@@ -20,6 +20,9 @@ class SweepFigures:
     """What is stuck, by collection. One that is missing here was not asked for."""
     totals: Mapping[str, float] | None
     """All that sweeps ever added up (`core.sweep_totals`)."""
+    last_totals: Mapping[str, float] | None = None
+    """What that was when it was last known. Only for those to whom it was shown before: what others
+    have pushed since may be more."""
     held_back: Mapping[str, int | None] = field(default_factory=dict)
     """What the last run left for later ones, by collection."""
     last_run: datetime | None = None

@@ -1,7 +1,8 @@
 """The metrics of sweeps. Names and labels of the documents are promised to the letter.
 
-Counters and the histogram are what the store adds up (`core.sweep_totals`), whoever swept. Gauges
-are what was found when somebody looked; what could not be found out is NaN, and never 0.
+Counters and the histogram are what the store adds up (`core.sweep_totals`), whoever swept; while it
+is away, they stay as they were last shown. Gauges are what was found when somebody looked; what
+could not be found out is NaN, and never 0.
 """
 
 from headway.core import sweep_totals
@@ -59,7 +60,8 @@ STUCK = Metric(
     "retry_job_stuck_documents",
     "gauge",
     _COLLECTION,
-    "Documents that are stuck now: failed, or not moved for too long. NaN: unknown.",
+    "Documents that are stuck now: failed, or not moved for too long; without those that are only "
+    "young. NaN: unknown.",
 )
 FAILED = Metric(
     "retry_job_failed_documents",

@@ -63,6 +63,8 @@ class Skip(StrEnum):
     """What its event depends on is down."""
     CIRCUIT = "circuit"
     """Too many leases are over at once to believe that their workers died."""
+    REFUSED = "refused"
+    """Its store does not let it be changed."""
 
 
 KNOWN_ERRORS = ("ConfigurationError", "ConnectionError", "TimeoutError", "ValidationError")

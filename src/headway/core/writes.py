@@ -9,7 +9,8 @@ from typing import Any
 
 import msgspec
 
-from headway.core.errors import ConditionLostError, DocumentNotFoundError
+from headway.core.errors import ConditionLostError, DocumentNotFoundError, UnstorableError
+from headway.core.storable import unstorable
 
 Document = dict[str, Any]
 ID = "_id"
@@ -63,13 +64,16 @@ def applied(write: Write, current: Document | None) -> Document:
     Raises:
         ConditionLostError: An expected field holds something else.
         DocumentNotFoundError: The document to update is not there.
+        UnstorableError: A number has become too large.
     """
     match write:
         case InsertNew() | Add():
             return write.document if current is None else current
         case Increment():
-            before = (current or {}).get(write.field) or 0
-            return {**(current or {ID: write.id}), write.field: before + write.by}
+            sum_ = ((current or {}).get(write.field) or 0) + write.by
+            if (wrong := unstorable(sum_)) is not None:
+                raise UnstorableError(f"{write.collection}/{write.id}", write.field, wrong)
+            return {**(current or {ID: write.id}), write.field: sum_}
         case Update():
             if current is None:
                 raise DocumentNotFoundError(write.collection, [write.id])

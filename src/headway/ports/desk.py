@@ -17,6 +17,10 @@ class DocumentDesk(Protocol):
         """Give the documents that are in one of these states, page by page, by their ids."""
         ...
 
+    async def collections(self) -> Sequence[str]:
+        """Name the collections in which there is a document, in the order of their names."""
+        ...
+
     async def change(
         self, collection: str, documents: Sequence[Document], changes: Mapping[str, Any]
     ) -> frozenset[str]:

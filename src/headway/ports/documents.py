@@ -1,11 +1,21 @@
 """Documents, as a handler sees them. Writes are not here: they belong to the commit."""
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Protocol
 
-from headway.core.beginning import Beginning, Begun
+from headway.core.beginning import Beginning, Begun, How
+from headway.core.document import LEASE_UNTIL
+from headway.core.travel import instant
 from headway.core.writes import Document
+
+_LOCKED = timedelta(seconds=5)
+"""Nobody knows for how long: it is asked for again after so long."""
+
+
+def locked(document: Document, beginning: Beginning) -> Begun:
+    """Answer for a document that somebody keeps locked in the database: busy, for a few seconds."""
+    return Begun(How.BUSY, {**document, LEASE_UNTIL: instant(beginning.now + _LOCKED)})
 
 
 class Documents(Protocol):
@@ -22,13 +32,24 @@ class Documents(Protocol):
         ...
 
     async def begin(self, beginnings: Sequence[Beginning]) -> Sequence[Mapping[str, Begun]]:
-        """Let operations begin, each with the documents that are there; `begun` says what it means.
+        """Let operations begin, each with the documents that are there, as `begun_together` says.
 
         Every document is decided and changed as one: of many who begin at the same time, one after
-        the other does.
+        the other does. What somebody else keeps locked for longer than a moment is busy, and holds
+        up no other operation.
         """
         ...
 
     async def renew(self, collection: str, tokens: Mapping[str, str], until: datetime) -> int:
-        """Prolong leases, given by document; say how many still bear their token."""
+        """Prolong leases, given by document; say how many still bear their token.
+
+        What somebody else keeps locked is left out: it holds up none of the others.
+        """
+        ...
+
+    async def leave(self, collection: str, tokens: Mapping[str, str], until: datetime) -> int:
+        """Let go of leases whose events come again: until then sweepers leave the documents alone.
+
+        They are `WAITING`, so that whoever gets the event begins at once. Otherwise as `renew`.
+        """
         ...

@@ -8,6 +8,7 @@ from typing import Protocol
 
 import msgspec
 
+from headway.core.errors import KeyTakenError
 from headway.core.letter import Letter
 from headway.ports.bus import Message
 
@@ -21,7 +22,7 @@ class Ended(StrEnum):
     DUPLICATE = "duplicate"
     """Another operation with the same idempotency key was done before."""
     SUPERSEDED = "superseded"
-    """Its documents had been processed by another operation."""
+    """Nothing was left to do for its documents, or another operation has taken them up."""
     REQUEUED = "requeued"
     """It failed, and a person sent it again under a new generation."""
     MOVED = "moved"
@@ -47,6 +48,28 @@ def is_same_or_done(found: "DoneRecord", queue: str, operation: str) -> bool:
     return found.ended in SWALLOWS or (found.queue, found.operation) == (queue, operation)
 
 
+def own_end(found: "DoneRecord", record: "DoneRecord") -> "DoneRecord | None":
+    """Say what is left to write for work whose key is in a record already.
+
+    None: it is the same operation, which has ended. Another one has an end of its own, as the
+    duplicate of the first.
+
+    Raises:
+        KeyTakenError: The first one failed, so this is no duplicate of it.
+    """
+    if (found.queue, found.operation) == (record.queue, record.operation):
+        return None
+    if found.ended not in SWALLOWS:
+        raise KeyTakenError(record.key, found.operation)
+    return msgspec.structs.replace(
+        record,
+        key=f"{record.key}/duplicate/{record.operation}",
+        ended=Ended.DUPLICATE,
+        outgoing=(),
+        letter=None,
+    )
+
+
 def key_after(key: str, operation: str) -> str:
     """Give the key for work whose own key is taken by an operation that failed."""
     base = key.partition(_AFTER)[0]
@@ -68,17 +91,6 @@ class DoneRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     letter: Letter | None = None
     """Likewise, for a unit that failed."""
     failed_queue: str = ""
-
-
-def as_duplicate(record: DoneRecord) -> DoneRecord:
-    """Give the end of an operation whose work another one had done before."""
-    return msgspec.structs.replace(
-        record,
-        key=f"{record.key}/duplicate/{record.operation}",
-        ended=Ended.DUPLICATE,
-        outgoing=(),
-        letter=None,
-    )
 
 
 class DoneRecords(Protocol):

@@ -110,13 +110,11 @@ class Admission:
         for attempt, beginning, answer in zip(about, beginnings, answers, strict=True):
             attempt.token = beginning.token
             attempt.documents = _ids(answer, How.BEGUN)
+            attempt.over = _ids(answer, How.OVER)
             attempt.busy_until = _busy_until(answer, now)
-            if attempt.busy_until is not None:
-                await self._let_go(attempt, now)
-            elif len(_ids(answer, How.OVER)) == len(set(beginning.ids)):
+            if attempt.busy_until is None and not attempt.document_ids:
                 over.add(attempt)
-            else:
-                self._leases.keep(attempt)
+            self._leases.keep(attempt)
         return over
 
     def _beginning(self, attempt: Attempt, now: datetime) -> Beginning:
@@ -148,13 +146,6 @@ class Admission:
             (await self._ask([attempt], [beginning]))[0]
             for attempt, beginning in zip(about, beginnings, strict=True)
         ]
-
-    async def _let_go(self, attempt: Attempt, now: datetime) -> None:
-        """Give up the leases of an event that has to wait for another one of its documents."""
-        lifecycle = attempt.subscription.lifecycle
-        if lifecycle is not None and attempt.documents:
-            tokens = dict.fromkeys(attempt.documents, attempt.token)
-            await self._engine.documents.renew(lifecycle.collection, tokens, now)
 
 
 def _ids(answer: Mapping[str, Begun], how: How) -> tuple[str, ...]:

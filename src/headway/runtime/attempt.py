@@ -22,8 +22,8 @@ class Attempt:
 
     __slots__ = (
         "buffer", "busy_until", "delivery", "documents", "ended", "event", "idempotency_key",
-        "is_probe", "key", "recovery", "reruns", "seconds", "started", "subscription", "token",
-        "travel", "unfit",
+        "is_probe", "key", "over", "recovery", "reruns", "seconds", "started", "subscription",
+        "token", "travel", "unfit",
     )  # fmt: skip
 
     def __init__(  # noqa: PLR0917 (made for every event: keywords cost time)
@@ -56,10 +56,18 @@ class Attempt:
         """Why it cannot be begun."""
         self.documents: tuple[str, ...] = ()
         """Of the documents that the event is about, the ones that it has begun to work on."""
+        self.over: tuple[str, ...] = ()
+        """Of the same, the ones for which nothing is left to do."""
         self.token = ""
         """Whose leases they bear, where they have any."""
         self.busy_until: datetime | None = None
         """Somebody else has one of them in hand."""
+
+    @property
+    def document_ids(self) -> tuple[str, ...]:
+        """Of the documents that the event is about, the ones that are to be worked on."""
+        ids = self.subscription.ids(self.event)
+        return tuple(one for one in ids if one not in self.over) if self.over else tuple(ids)
 
 
 class Ending(msgspec.Struct, eq=False):

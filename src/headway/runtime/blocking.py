@@ -27,6 +27,10 @@ class BlockingWork:
         return self._work.attempt
 
     @property
+    def document_ids(self) -> tuple[str, ...]:
+        return self._work.document_ids
+
+    @property
     def key(self) -> str:
         return self._work.key
 

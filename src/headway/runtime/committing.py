@@ -2,12 +2,13 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
+from typing import TypeGuard
 
 from headway.core.backoff import AddedJitter, Exponential
 from headway.core.catalogue import TRANSACTIONS
-from headway.core.document import LEASE_TOKEN
+from headway.core.document import LAST_OPERATION, LEASE_TOKEN
 from headway.core.errors import ConditionLostError, KeyTakenError
 from headway.core.facts import (
     DocumentsSkipped,
@@ -46,6 +47,7 @@ class Committer:
         rerun: Callable[[Attempt, timedelta], None],
         settled: Callable[[int], None],
         released: Callable[[Attempt], None],
+        leave: Callable[[Sequence[Ending]], Awaitable[None]],
         handled: Callable[[Sequence[Attempt]], None],
         unhandled: Callable[[Ending], None],
         tell: Callable[[Fact], None],
@@ -57,6 +59,7 @@ class Committer:
         self._rerun = rerun
         self._settled = settled
         self._released = released
+        self._leave = leave
         self._handled = handled
         self._unhandled = unhandled
         self._tell = tell
@@ -106,6 +109,8 @@ class Committer:
 
     async def _finish(self, group: Sequence[Ending]) -> Sequence[Finish]:
         units = [ending.unit for ending in group]
+        if any(ending.attempt is not None and ending.attempt.token for ending in group):
+            await self._leave(group)
         return await self._persistent.ask("commit", lambda: self._finisher.finish(units))
 
     def _take_down(self, group: Sequence[Ending], finishes: Sequence[Finish]) -> None:
@@ -175,6 +180,9 @@ class Committer:
             self._tell(_in_vain(attempt, Outcome.LOST))
             self.put(ending.recovery.handed_back(attempt))
             return
+        if attempt is not None and _is_overtaken(error, attempt):
+            self._overtaken(ending, attempt, error.document)
+            return
         if attempt is None or not ending.handled:
             # Only the status of a document can be refused here; it has gone.
             self.put(ending.recovery.without_status(ending))
@@ -186,9 +194,34 @@ class Committer:
         else:
             self.put(ending.recovery.failed(attempt, error, self._clock.now()))
 
+    def _overtaken(self, ending: Ending, attempt: Attempt, document: str) -> None:
+        """Another operation has taken up one of its documents: what is left is done without it.
+
+        It is not begun with again: the two would overtake each other for ever.
+        """
+        attempt.documents = tuple(one for one in attempt.documents if one != document)
+        attempt.over = (*attempt.over, document)
+        if not attempt.document_ids:
+            self.put(ending.recovery.superseded(attempt, self._clock.now()))
+        elif ending.handled:
+            self._rerun(attempt, timedelta())
+        else:
+            self.put(ending.recovery.without_status(ending, document))
+
+
+def _is_overtaken(error: Exception, attempt: Attempt) -> TypeGuard[ConditionLostError]:
+    return (
+        isinstance(error, ConditionLostError)
+        and error.field == LAST_OPERATION
+        and error.document in attempt.documents
+    )
+
 
 def _is_lease_lost(error: Exception) -> bool:
-    return isinstance(error, ConditionLostError) and error.field == LEASE_TOKEN
+    """Somebody else has it in hand; or its owner has replaced it, and no operation has it."""
+    if not isinstance(error, ConditionLostError):
+        return False
+    return error.field == LEASE_TOKEN or (error.field == LAST_OPERATION and error.found is None)
 
 
 def _in_vain(attempt: Attempt, outcome: Outcome) -> Fact:

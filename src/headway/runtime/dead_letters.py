@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from headway.core.action import Reason
-from headway.core.document import LEASE_TOKEN
+from headway.core.document import LAST_OPERATION, LEASE_TOKEN
 from headway.core.event import DoneKey, Event, encode
 from headway.core.facts import DeadLettered
 from headway.core.failure import Failure, words
@@ -117,7 +117,10 @@ def unread(
 def status_writes(
     attempt: Attempt, error: BaseException | None = None, now: datetime | None = None
 ) -> tuple[Write, ...]:
-    """Set the status of the documents that an event has begun to work on."""
+    """Set the status of the documents that an event has begun to work on, where they are its own.
+
+    Whoever lost a lease, or was overtaken by another operation, changes nothing any more.
+    """
     lifecycle = attempt.subscription.lifecycle
     if lifecycle is None:
         return ()
@@ -126,7 +129,9 @@ def status_writes(
     else:
         message = hidden(words(error))[:LONGEST_MESSAGE]
         changes = lifecycle.on_failure(type(error).__name__, message, now)
-    expect = {LEASE_TOKEN: attempt.token} if attempt.token else None
+    expect = {LAST_OPERATION: attempt.travel.operation}
+    if attempt.token:
+        expect = {LEASE_TOKEN: attempt.token, **expect}
     return tuple(Update(lifecycle.collection, each, changes, expect) for each in attempt.documents)
 
 

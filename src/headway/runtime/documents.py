@@ -3,11 +3,13 @@
 Every change is conditional: what somebody else has changed in the meantime stays as it is.
 """
 
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
 
 from headway.core.decision import Decision, archived_from
+from headway.core.document import STATUS
 from headway.core.errors import ConfigurationError
 from headway.core.lifecycle import Lifecycle, State
 from headway.core.showing import shown
@@ -23,6 +25,7 @@ from headway.runtime.documents_report import DocumentsReport, OnReport
 from headway.runtime.documents_stuck import StuckReport, look
 from headway.runtime.sweep_targets import Target
 
+_LOOKED_AT = 100
 RuleOf = Callable[[str], SweepRule]
 TargetOf = Callable[[str], Target | None]
 
@@ -42,6 +45,7 @@ class StoredDocuments:
         who: Who decides, for the record of every change.
         rule_of: Gives the rule, with its lifecycle, of a collection.
         target_of: Gives the handler that gets what is stuck in a collection, where it is known.
+        is_swept: Says whether anybody sweeps a collection, as far as that is known.
     """
 
     def __init__(
@@ -53,6 +57,7 @@ class StoredDocuments:
         who: str = "a program",
         rule_of: RuleOf = usual_rule,
         target_of: TargetOf = lambda _collection: None,
+        is_swept: Callable[[str], bool] = lambda _collection: True,
     ) -> None:
         self._documents = engine.documents
         self._sweeping = _sweeping(engine)
@@ -61,10 +66,27 @@ class StoredDocuments:
         self._history = History(self._sweeping.desk, clock, who)
         self.rule_of = rule_of
         self.target_of = target_of
+        self.is_swept = is_swept
 
     async def exists(self, collection: str) -> bool:
         """Say whether there is any document in a collection."""
         return bool(await self._documents.find(collection, {}, 1))
+
+    async def collections(self) -> Sequence[str]:
+        """Name the collections in which there is a document."""
+        return await self._sweeping.desk.collections()
+
+    async def likely_flag(self, collection: str) -> str | None:
+        """Name the field that may say what is processed, in documents that have no status."""
+        found = await self._documents.find(collection, {}, _LOOKED_AT)
+        flags = Counter(
+            name
+            for document in found
+            if document.get(STATUS) is None
+            for name, value in document.items()
+            if isinstance(value, bool)
+        )
+        return next((name for name, _ in flags.most_common(1)), None)
 
     async def stuck(
         self,
@@ -80,6 +102,7 @@ class StoredDocuments:
             self._clock.now(),
             limit=limit,
             target=self.target_of(collection),
+            unswept=not self.is_swept(collection),
             on_progress=on_progress,
         )
 

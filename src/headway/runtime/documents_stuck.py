@@ -3,7 +3,7 @@
 from bisect import insort
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -31,6 +31,11 @@ _NEVER = datetime.min.replace(tzinfo=UTC)
 _NOT_STUCK = {Why.YOUNG, Why.IN_HAND, Why.PROCESSED, Why.FOREIGN, Why.GIVEN_UP}
 
 UNFIT = "no event can be made of it"
+UNSWEPT = "nobody sweeps it"
+MOST_FOREIGN = 10_000
+"""So many are counted: each has to be looked at."""
+_PAGE = 2_000
+"""Where no sweep has made its indexes yet, a page reads all there is; so there are few."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,11 +51,13 @@ class Standing:
     last_error: Any
     unfit: str = ""
     """Why no event can be made of it; it is due, and a sweep leaves it alone all the same."""
+    unswept: bool = False
+    """No handler gets what is stuck in its collection."""
 
     @property
     def sweep(self) -> str:
         """Say in a word what a sweep would do with it now."""
-        if self.unfit:
+        if self.unfit or self.unswept:
             return "leave"
         match self.prospect.judgement:
             case Requeue():
@@ -63,6 +70,8 @@ class Standing:
     @property
     def why(self) -> str:
         """Say why it would be left alone; nothing, if it would not be."""
+        if self.unswept:
+            return UNSWEPT
         if self.unfit:
             return UNFIT
         judgement = self.prospect.judgement
@@ -83,6 +92,8 @@ class StuckReport:
     given_up_errors: Counter[str] = field(default_factory=Counter)
     young: int = 0
     """Never attempted, and too young to be called stuck."""
+    foreign: int = 0
+    """With a status that is not one of ours; counted up to `MOST_FOREIGN`."""
     first_stuck: list[Standing] = field(default_factory=list)
     """Those that were never attempted, then the oldest."""
     first_given_up: list[Standing] = field(default_factory=list)
@@ -95,23 +106,37 @@ async def look(
     *,
     limit: int,
     target: Target | None = None,
+    unswept: bool = False,
     on_progress: Callable[[int, int], object] | None = None,
 ) -> StuckReport:
     """Count what is stuck and what was given up; name the first of both, up to a limit.
 
     Where a target is given, the events of what is due are made as a sweep makes them, and not sent.
+    Nothing is made in the store, not even the indexes of a sweep: the name may be a mistake.
     """
     report = StuckReport(collection=rule.collection)
-    await sweeping.candidates.prepare([rule])  # as a sweeper does; else every page reads all
     tally = await sweeping.candidates.tally(rule, now)
     seen = 0
     async for page in _candidates(sweeping, rule, now):
         for document in page:
-            _take_in(report, _standing(document, rule, now, target), document, limit)
+            standing = replace(_standing(document, rule, now, target), unswept=unswept)
+            _take_in(report, standing, document, limit)
         seen += len(page)
         if on_progress is not None:
             on_progress(seen, max(seen, tally.stuck + tally.given_up))
+    report.foreign = await _foreign(sweeping, rule.lifecycle)
     return report
+
+
+async def _foreign(sweeping: Sweeping, lifecycle: Lifecycle) -> int:
+    if lifecycle.flag is not None:
+        return 0  # whatever the status is, the flag decides
+    found = 0
+    async for page in sweeping.desk.browse(lifecycle, [State.FOREIGN], page=PAGE):
+        found += len(page)
+        if found >= MOST_FOREIGN:
+            return MOST_FOREIGN
+    return found
 
 
 async def _candidates(
@@ -119,7 +144,7 @@ async def _candidates(
 ) -> AsyncIterator[Sequence[Document]]:
     """Give every document that may be stuck or was given up, once."""
     for view in View:
-        scan = sweeping.candidates.scan(rule, view, now, newest_first=False, page=PAGE)
+        scan = sweeping.candidates.scan(rule, view, now, newest_first=False, page=_PAGE)
         async for page in scan:
             yield [each for each in page if _home(each, rule.lifecycle) is view]
     async for page in sweeping.desk.browse(rule.lifecycle, [State.GIVEN_UP], page=PAGE):
@@ -159,7 +184,7 @@ def _unfit(document: Document, ahead: Prospect, target: Target | None, now: date
         return ""
     try:
         rebuilt(target, document, ahead.judgement, now)
-    except Exception as error:  # noqa: BLE001 (code and types of the user's own)
+    except BaseException as error:  # noqa: BLE001 (code and types of the user's own)
         return type(error).__name__
     return ""
 

@@ -3,12 +3,15 @@
 What they depend on is down, or their service is paused because most of them ended as letters. An
 attempt that nobody makes would be counted all the same.
 
+Whoever is down is found to be back by an event that succeeds. Where nobody else sends any, sweepers
+have to: while a note stands, they let one document through now and then, as a probe.
+
 As a lease: who dies takes no note back, and it ends by itself.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from datetime import timedelta
 
 from headway.core.facts import Fact, FloodChanged, HealthChanged
@@ -29,6 +32,15 @@ def down_note(service: str, event_type: str) -> str:
     'down/embedding/ChunksPrepared'
     """
     return f"{DOWN}{service}/{event_type}"
+
+
+def is_down(notes: Collection[str], service: str, event_type: str) -> bool:
+    """Say whether there is a note about a type of events, or about all of its service.
+
+    >>> is_down(["down/embedding/*"], "embedding", "ChunksPrepared")
+    True
+    """
+    return not {down_note(service, kind) for kind in (event_type, EVERY_TYPE)}.isdisjoint(notes)
 
 
 class DownNotes:

@@ -77,6 +77,29 @@ class LeaseKeeper:
                 await self._beat(documents)
 
     async def _beat(self, documents: Documents) -> None:
+        for (collection, lease), its in self._tokens().items():
+            try:
+                renewed = await documents.renew(collection, its, self._clock.now() + lease)
+            # Whatever a driver raises: the next beat tries again, and whoever loses a lease
+            # meanwhile is refused at the commit.
+            except Exception as error:  # noqa: BLE001
+                _LOG.warning(
+                    "Leases on %s were not renewed: %s: %s", collection, type(error).__name__, error
+                )
+                continue
+            # What has ended meanwhile bears no lease, and needs none.
+            held = len(its.items() & self._tokens().get((collection, lease), {}).items())
+            if renewed < held:
+                _LOG.warning(
+                    "Leases on %s: %d of %d were not renewed, because another program keeps the "
+                    "documents locked or somebody else has them by now; the next beat tries again",
+                    collection,
+                    held - renewed,
+                    held,
+                )
+
+    def _tokens(self) -> dict[tuple[str, timedelta], dict[str, str]]:
+        """Give what is in hand, by collection and lease."""
         with self._lock:
             held = list(self._held.values())
         tokens: dict[tuple[str, timedelta], dict[str, str]] = {}
@@ -85,15 +108,7 @@ class LeaseKeeper:
             if lifecycle is not None and lifecycle.lease is not None:
                 together = tokens.setdefault((lifecycle.collection, lifecycle.lease), {})
                 together.update(dict.fromkeys(attempt.documents, attempt.token))
-        for (collection, lease), its in tokens.items():
-            try:
-                await documents.renew(collection, its, self._clock.now() + lease)
-            # Whatever a driver raises: the next beat tries again, and whoever loses a lease
-            # meanwhile is refused at the commit.
-            except Exception as error:  # noqa: BLE001
-                _LOG.warning(
-                    "Leases on %s were not renewed: %s: %s", collection, type(error).__name__, error
-                )
+        return tokens
 
 
 @asynccontextmanager

@@ -24,6 +24,7 @@ from headway.core.health import FloodGuard
 from headway.core.policy import RetryConfig, decide
 from headway.core.traces import trace
 from headway.core.travel import Travel, record
+from headway.core.writes import target
 from headway.ports.bus import Delivery, Done, HandedBack, Later, Parked, Then
 from headway.ports.chance import Chance
 from headway.ports.commit import Unit
@@ -212,7 +213,7 @@ class Recovery:
         return Ending(unit, self, attempt, (self._recognised(attempt, "done"),))
 
     def superseded(self, attempt: Attempt, now: datetime) -> Ending:
-        """Its documents have been processed otherwise."""
+        """Nothing is left to do for its documents, or others do it."""
         unit = Unit(
             delivery=attempt.delivery,
             then=_DONE,
@@ -234,14 +235,18 @@ class Recovery:
         error = CrashLoopError(attempt.delivery.returns, attempt.delivery.begins)
         return dead(attempt, attempt.travel, Reason.CRASH_LOOP, error, now=now)
 
-    def without_status(self, ending: Ending) -> Ending:
-        """The same end, with the documents left as they are: they have gone."""
-        return msgspec.structs.replace(ending, unit=msgspec.structs.replace(ending.unit, writes=()))
+    def without_status(self, ending: Ending, document: str | None = None) -> Ending:
+        """The same end, with its documents left as they are, or the one of them that is named."""
+        writes = () if document is None else ending.unit.writes
+        kept = tuple(write for write in writes if target(write) != document)
+        return msgspec.structs.replace(
+            ending, unit=msgspec.structs.replace(ending.unit, writes=kept)
+        )
 
     def _record(self, attempt: Attempt, ended: Ended, now: datetime) -> DoneRecord:
         key = attempt.key
-        if ended is Ended.DUPLICATE:
-            key = f"{key}/duplicate/{attempt.travel.operation}"
+        if ended in {Ended.DUPLICATE, Ended.SUPERSEDED}:  # the key is for whoever does the work
+            key = f"{key}/{ended}/{attempt.travel.operation}"
         return DoneRecord(
             key=key,
             operation=attempt.travel.operation,

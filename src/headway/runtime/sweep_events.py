@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from headway.core.beginning import sweep_run
 from headway.core.event import Event, encode, open_envelope, read_data
 from headway.core.sweep import Requeue
 from headway.core.travel import Travel, instant
@@ -47,7 +48,7 @@ def rebuilt(target: Target, document: Document, requeue: Requeue, now: datetime)
     read = read_data(open_envelope(body), subscription.data)
     subscription.name_work(read, requeue.operation)
     _check_about(target, document, subscription.ids(read))
-    travel = Travel(operation=requeue.operation, generation=f"s{requeue.generation}")
+    travel = Travel(operation=requeue.operation, generation=sweep_run(requeue.operation))
     message = Message(
         body=body, travel=travel, event_type=subscription.event_type, queue=subscription.queue
     )

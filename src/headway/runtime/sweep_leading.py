@@ -12,6 +12,8 @@ from headway.ports.leases import Leases
 LEADER = "sweep/leader"
 LEASE = timedelta(seconds=60)
 BEAT = LEASE / 3
+_PATIENCE = timedelta(seconds=5)
+"""How long the end of a process may wait for a store that is away."""
 _LOG = logging.getLogger("headway")
 
 
@@ -37,6 +39,13 @@ class Leadership:
         self._say(stands_by=self._until is None)
         return self._until is not None
 
+    async def lasts(self) -> bool:
+        """Say whether it is still ours; one that was not renewed in time is asked for again."""
+        try:
+            return self.is_ours or await self.ask()
+        except Exception:  # noqa: BLE001 (whatever a driver raises: then nobody knows)
+            return False
+
     def _say(self, *, stands_by: bool) -> None:
         if stands_by and not self._stands_by:
             _LOG.info(
@@ -58,7 +67,8 @@ class Leadership:
             renewing.cancel()
             await asyncio.gather(renewing, return_exceptions=True)
             with suppress(Exception):  # whatever a driver raises: it ends by itself
-                await self._leases.let_go(LEADER, self._token)
+                async with asyncio.timeout(_PATIENCE.total_seconds()):
+                    await self._leases.let_go(LEADER, self._token)
 
     async def _renew(self) -> None:
         while True:

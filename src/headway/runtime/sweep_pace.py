@@ -1,8 +1,14 @@
 """Spread what is sent over the time."""
 
+from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
 
 from headway.ports.clock import Clock
+
+Stopping = Callable[[], Awaitable[bool]]
+"""Says whether to end, between two steps."""
+_LOOK_UP = timedelta(seconds=1)
+_ZERO = timedelta()
 
 
 class Pace:
@@ -17,12 +23,14 @@ class Pace:
         """Say how many may go together: at most what a second allows, and one at least."""
         return most if not self._rate else max(1, min(most, int(self._rate)))
 
-    async def wait(self, count: int) -> None:
-        """Wait until so many may go."""
+    async def wait(self, count: int, stopping: Stopping) -> bool:
+        """Wait until so many may go; False: told to stop meanwhile."""
         if not self._rate:
-            return
-        now = self._clock.now()
-        due = now if self._due is None else max(self._due, now)
-        if due > now:
-            await self._clock.wait(due - now)
+            return True
+        due = max(self._due or self._clock.now(), self._clock.now())
+        while (left := due - self._clock.now()) > _ZERO:
+            if await stopping():
+                return False
+            await self._clock.wait(min(left, _LOOK_UP))
         self._due = due + timedelta(seconds=count / self._rate)
+        return True

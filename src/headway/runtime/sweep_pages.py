@@ -1,7 +1,7 @@
-"""One page of candidates: what is to become of each, and the events of those that are due."""
+"""One page of candidates: what is to become of each."""
 
 from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import assert_never
@@ -10,9 +10,8 @@ from headway.core.document import LEASE_TOKEN, LEASE_UNTIL, moment
 from headway.core.sweep import GiveUp, Leave, Requeue, Why, judge
 from headway.core.sweep_totals import Skip
 from headway.core.writes import ID, Document
-from headway.ports.candidates import Candidates, View
+from headway.ports.candidates import Candidates, Claim, View
 from headway.ports.clock import Clock
-from headway.runtime.sweep_events import Sending, rebuilt
 from headway.runtime.sweep_targets import Target
 
 PAGE = 1_000
@@ -34,22 +33,13 @@ _SKIPS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Unfit:
-    """A document of which no event can be made."""
-
-    document_id: str
-    error: Exception
-
-
 @dataclass(slots=True)
 class Page:
     """Documents that were looked at together."""
 
     met: int = 0
-    due: list[Sending] = field(default_factory=list)
+    due: list[Claim] = field(default_factory=list)
     exhausted: list[Document] = field(default_factory=list)
-    unfit: list[Unfit] = field(default_factory=list)
     skipped: dict[Skip, list[str]] = field(default_factory=dict)
 
     @property
@@ -76,7 +66,7 @@ class Pages:
         self._doubted_since = doubted_since
         """Leases that ended later may have been renewed if only that had been possible."""
 
-    async def walk(self) -> AsyncIterator[Page]:
+    async def walk(self) -> AsyncGenerator[Page]:
         seen: set[str] = set()
         for view in VIEWS:
             found = self._candidates.scan(
@@ -111,10 +101,7 @@ class Pages:
             elif isinstance(judgement, GiveUp):
                 page.exhausted.append(document)
             elif isinstance(judgement, Requeue):
-                try:
-                    page.due.append(rebuilt(self._target, document, judgement, now))
-                except Exception as error:  # noqa: BLE001 (code and types of the user's own)
-                    page.unfit.append(Unfit(str(document[ID]), error))
+                page.due.append(Claim(document, judgement))
             else:
                 assert_never(judgement)
         return page
@@ -126,7 +113,3 @@ def ended_since(document: Document, instant: datetime) -> bool:
         return False
     until = moment(document.get(LEASE_UNTIL))
     return until is not None and until > instant
-
-
-Stopping = Callable[[], bool]
-"""Says whether to end, between two pages."""

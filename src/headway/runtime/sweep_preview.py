@@ -1,12 +1,11 @@
 """What a sweep would do now, and why; nothing is changed."""
 
+from collections import deque
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
 
 from headway.core.failure import words
 from headway.core.secrets import hidden
-from headway.core.sweep_facts import without_young
 from headway.core.sweep_settings import SweepSettings
 from headway.core.sweep_totals import Skip
 from headway.core.tally import Tally
@@ -16,6 +15,7 @@ from headway.ports.engine import Sweeping
 from headway.runtime.down_notes import DOWN
 from headway.runtime.sweep_caps import Caps
 from headway.runtime.sweep_doubts import doubt
+from headway.runtime.sweep_making import make
 from headway.runtime.sweep_pages import Page, Pages
 from headway.runtime.sweep_pauses import Pauses
 from headway.runtime.sweep_targets import Target
@@ -47,8 +47,8 @@ class Preview:
     tally: Tally
     limit: int
     after_downtime: bool
-    left_alone: timedelta | None = None
-    """What the events depend on is down."""
+    beyond: Skip = Skip.HELD_BACK
+    """Why what is over the limit is left for later."""
     requeue: Listed = field(default_factory=Listed)
     give_up: Listed = field(default_factory=Listed)
     skipped: dict[Skip, Listed] = field(default_factory=dict)
@@ -58,19 +58,26 @@ class Preview:
     @property
     def stuck(self) -> int:
         """Count what is stuck, without what is only new."""
-        return without_young(self.tally, {why: each.count for why, each in self.skipped.items()})
+        return self.tally.stuck
 
-    def take(self, page: Page) -> None:
-        room = max(self.limit - self.requeue.count, 0)
-        self.requeue.add(each.document_id for each in page.due[:room])
-        self._skip(Skip.HELD_BACK, [each.document_id for each in page.due[room:]])
+    @property
+    def is_down(self) -> bool:
+        """Say whether no more than a probe would be sent."""
+        return self.beyond is Skip.DOWN
+
+    def take(self, page: Page, target: Target, clock: Clock) -> None:
+        due = deque(page.due)
+        while due and self.requeue.count < self.limit:
+            made = make(target, due, self.limit - self.requeue.count, clock)
+            self.requeue.add(each.document_id for each in made.sendings)
+            for unfit in made.unfit:
+                error = hidden(words(unfit.error))
+                kind = type(unfit.error).__name__
+                self.errors.setdefault(kind, Listed(error=error)).add([unfit.document_id])
+        self._skip(self.beyond, [str(each.document[ID]) for each in due])
         self.give_up.add(str(each[ID]) for each in page.exhausted)
         for why, ids in page.skipped.items():
             self._skip(why, ids)
-        for unfit in page.unfit:
-            error = hidden(words(unfit.error))
-            kind = type(unfit.error).__name__
-            self.errors.setdefault(kind, Listed(error=error)).add([unfit.document_id])
 
     def _skip(self, why: Skip, ids: Sequence[str]) -> None:
         if ids:
@@ -94,15 +101,14 @@ async def _look(
 ) -> Preview:
     now = clock.now()
     given = await Caps(sweeping.leases, settings).allowance(target.collection)
+    probes = Pauses(settings.interval).probes(target, down, now)
     seen = Preview(
         collection=target.collection,
         tally=await sweeping.candidates.tally(target.rule, now),
-        limit=given.limit,
+        limit=given.limit if probes is None else probes,
         after_downtime=given.cap is not None,
-        left_alone=Pauses(settings.interval).left_alone(target, down, now),
+        beyond=Skip.HELD_BACK if probes is None else Skip.DOWN,
     )
-    if seen.left_alone is not None:
-        return seen
     since = now - settings.interval
     doubted = await doubt(target, sweeping, now, since)
     pages = Pages(
@@ -113,5 +119,5 @@ async def _look(
         doubted_since=None if doubted is None else since,
     )
     async for page in pages.walk():
-        seen.take(page)
+        seen.take(page, target, clock)
     return seen

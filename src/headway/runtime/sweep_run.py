@@ -6,8 +6,10 @@ event is sent once more under the same operation, so that it takes effect once.
 """
 
 import asyncio
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections import Counter, deque
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import aclosing, suppress
+from dataclasses import dataclass
 from datetime import timedelta
 
 from headway.core.catalogue import EVERYTHING
@@ -17,6 +19,7 @@ from headway.core.facts import Fact
 from headway.core.failure import Verdict, words
 from headway.core.lifecycle import Lifecycle
 from headway.core.secrets import hidden
+from headway.core.sweep import SweepRule
 from headway.core.sweep_facts import (
     CollectionSwept,
     DocumentGivenUp,
@@ -30,8 +33,10 @@ from headway.ports.bus import Bus
 from headway.ports.candidates import Candidates, Claim
 from headway.ports.clock import Clock
 from headway.runtime.sweep_events import Sending
-from headway.runtime.sweep_pace import Pace
-from headway.runtime.sweep_pages import Page, Pages, Stopping, Unfit
+from headway.runtime.sweep_making import Unfit, make
+from headway.runtime.sweep_pace import Pace, Stopping
+from headway.runtime.sweep_pages import Page, Pages
+from headway.runtime.sweep_refusals import Refusals
 from headway.runtime.sweep_targets import Target
 
 _REFUSED_IN_A_ROW = 10
@@ -40,6 +45,15 @@ _REFUSED_IN_A_ROW = 10
 Tell = Callable[[Fact], None]
 OnPage = Callable[[int], None]
 """Hears how many documents were looked at."""
+_End = Callable[[SweepRule, Sequence[str], str], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """How many documents a run may send, and why it leaves the others."""
+
+    limit: int
+    beyond: Skip = Skip.HELD_BACK
 
 
 class CollectionRun:
@@ -66,6 +80,7 @@ class CollectionRun:
         self._claim = claim
         self._pace = pace
         self._tell = tell
+        self._refusals = Refusals()
         self._unfit: Counter[str] = Counter()
         self._first_unfit: dict[str, Unfit] = {}
         self._refused_in_a_row = 0
@@ -85,56 +100,90 @@ class CollectionRun:
         return CollectionSwept(
             collection=self._target.collection,
             requeued=self.requeued,
-            skipped=dict(+self.skipped),
+            skipped=dict(+self.skipped + Counter({Skip.REFUSED: self._refusals.count})),
             given_up=self.given_up,
             held_back=self.held_back,
-            errors=dict(self.errors),
+            errors=dict(self.errors + self._refusals.errors),
             tally=tally,
         )
 
-    async def run(self, pages: Pages, limit: int, stopping: Stopping, on_page: OnPage) -> bool:
+    async def run(self, pages: Pages, room: Room, stopping: Stopping, on_page: OnPage) -> bool:
         """Carry out all pages, and send so many events at most; False: told to stop before."""
         try:
-            async for page in pages.walk():
-                if stopping():
-                    return False
-                await self._carry_out(page, limit)
-                on_page(page.met)
+            async with aclosing(pages.walk()) as walk:
+                async for page in walk:
+                    if not await self._carry_out(page, room, stopping):
+                        return False
+                    on_page(page.met)
             return True
         finally:
             await self._sent()
             self._tell_of_unfit()
+            for refused in self._refusals.facts(self._target.collection):
+                self._tell(refused)
 
-    async def _carry_out(self, page: Page, limit: int) -> None:
+    async def _carry_out(self, page: Page, room: Room, stopping: Stopping) -> bool:
+        if await stopping():
+            return False
         self.skipped.update(page.skips)
-        for unfit in page.unfit:
-            kind = type(unfit.error).__name__
-            self.errors[kind] += 1
-            self._unfit[kind] += 1
-            self._first_unfit.setdefault(kind, unfit)
         if page.exhausted:
             await self._give_up(page.exhausted)
-        room = max(limit - self._claimed, 0)
-        self.skipped[Skip.HELD_BACK] += max(len(page.due) - room, 0)
-        due = page.due[:room]
-        at_once = self._pace.at_once(len(due) or 1)
-        for first in range(0, len(due), at_once):
-            together = due[first : first + at_once]
-            await self._pace.wait(len(together))
-            await self._send(together)
+        due = deque(page.due)
+        while due:
+            left = room.limit - self._claimed
+            if left <= 0:
+                self.skipped[room.beyond] += len(due)
+                break
+            if await stopping():
+                return False
+            made = make(self._target, due, self._pace.at_once(min(left, len(due))), self._clock)
+            self._take_down(made.unfit)
+            if not await self._pace.wait(len(made.sendings), stopping):
+                return False
+            await self._send(made.sendings)
+            if made.is_slow:
+                # What was claimed must not wait for the next ones; and others have their turn.
+                await self._sent()
+                await self._clock.wait(timedelta())
+        return True
 
     async def _send(self, sendings: Sequence[Sending]) -> None:
-        claims = [Claim(each.document, each.requeue) for each in sendings]
-        claimed = await self._candidates.claim(
-            self._rule, claims, self._token, self._clock.now(), self._claim
-        )
+        if not sendings:
+            return
+        before = self._refusals.count
+        claimed = await self._refusals.change(sendings, self._claim_some, _id_of)
         ours = [each for each in sendings if each.document_id in claimed]
-        self.skipped[Skip.CHANGED] += len(sendings) - len(ours)
+        refused = self._refusals.count - before
+        self.skipped[Skip.CHANGED] += len(sendings) - len(ours) - refused
         self._claimed += len(ours)
-        await self._sent()
+        try:
+            await self._sent()
+        except Exception:
+            # Of these nothing was sent, so they need not wait until their claims end. Nobody knows
+            # that of those which were claimed before.
+            unsent = [each.document_id for each in ours if not each.requeue.again]
+            with suppress(Exception):  # whatever a driver raises: then they do
+                await self._end(self._candidates.give_back, unsent)
+            raise
         if ours:
             # Sent while the next page is read and claimed: the two wait for different servers.
             self._underway = asyncio.create_task(self._publish(ours))
+
+    async def _claim_some(self, sendings: Sequence[Sending]) -> frozenset[str]:
+        claims = [Claim(each.document, each.requeue) for each in sendings]
+        return await self._candidates.claim(
+            self._rule, claims, self._token, self._clock.now(), self._claim
+        )
+
+    async def _end(self, end: _End, ids: Sequence[str]) -> None:
+        """End claims, one way or the other."""
+
+        async def ask(some: Sequence[str]) -> frozenset[str]:
+            await end(self._rule, some, self._token)
+            return frozenset(some)
+
+        if ids:
+            await self._refusals.change(ids, ask, str)
 
     async def _sent(self) -> None:
         """Wait until what is on its way has arrived."""
@@ -156,7 +205,7 @@ class CollectionRun:
                 for each in sendings:  # whose fault it is comes out one by one
                     await self._publish([each])
                 return
-            await self._candidates.give_back(self._rule, ids, self._token)
+            await self._end(self._candidates.give_back, ids)
             self._refused_in_a_row += 1
             if isinstance(error, ConfigurationError) or (
                 self._refused_in_a_row >= _REFUSED_IN_A_ROW
@@ -165,17 +214,29 @@ class CollectionRun:
             self.errors[type(error).__name__] += 1
             return
         self._refused_in_a_row = 0
-        await self._candidates.published(self._rule, ids, self._token)
+        await self._end(self._candidates.published, ids)
         self.requeued += len(ids)
         self._tell(DocumentsRequeued(collection=self._target.collection, document_ids=tuple(ids)))
 
     async def _give_up(self, documents: Sequence[Document]) -> None:
-        gone = await self._candidates.give_up(self._rule, documents, self._clock.now())
+        async def ask(some: Sequence[Document]) -> frozenset[str]:
+            return await self._candidates.give_up(self._rule, some, self._clock.now())
+
+        before = self._refusals.count
+        gone = await self._refusals.change(documents, ask, lambda each: str(each[ID]))
+        refused = self._refusals.count - before
         self.given_up += len(gone)
-        self.skipped[Skip.CHANGED] += len(documents) - len(gone)
+        self.skipped[Skip.CHANGED] += len(documents) - len(gone) - refused
         for document in documents:
             if str(document[ID]) in gone:
                 self._tell(given_up(document, self._rule.lifecycle))
+
+    def _take_down(self, unfit: Sequence[Unfit]) -> None:
+        for each in unfit:
+            kind = type(each.error).__name__
+            self.errors[kind] += 1
+            self._unfit[kind] += 1
+            self._first_unfit.setdefault(kind, each)
 
     def _tell_of_unfit(self) -> None:
         """Say it once for each kind of error: there may be very many of them, in every run."""
@@ -190,6 +251,10 @@ class CollectionRun:
                     first_error=hidden(words(first.error)),
                 )
             )
+
+
+def _id_of(sending: Sending) -> str:
+    return sending.document_id
 
 
 def was_refused(error: Exception) -> bool:

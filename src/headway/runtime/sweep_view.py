@@ -9,6 +9,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from headway.core.facts import Fact
@@ -55,6 +56,7 @@ class SweepView:
         self._token = chance.token()
         self._recent = interval * _RECENT
         self._last: SweepEnded | None = None
+        self._shown: Mapping[str, float] | None = None
         self._was_up = True
 
     def tell(self, fact: Fact) -> None:
@@ -85,6 +87,23 @@ class SweepView:
             wrong = error
         self._heard(wrong)
         return self._figures(now, tallies, totals)
+
+    async def answer(self, patience: timedelta) -> SweepFigures:
+        """Say what a scrape is told: counters stand still while the store is away."""
+        found = await self.look(patience)
+        if found.totals is None:
+            return replace(found, last_totals=self._last_totals)
+        self._shown = found.totals
+        return found
+
+    def answer_at_once(self) -> SweepFigures:
+        """Say the same without asking anybody."""
+        return replace(self.unknown(), last_totals=self._last_totals)
+
+    @property
+    def _last_totals(self) -> Mapping[str, float] | None:
+        # What was shown must not fall, and what a run was told may be older.
+        return self._last.totals if self._shown is None and self._last else self._shown
 
     def unknown(self) -> SweepFigures:
         """Give what is known without asking anybody."""

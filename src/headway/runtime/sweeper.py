@@ -9,16 +9,9 @@ from datetime import datetime, timedelta
 from headway.core.errors import ConfigurationError
 from headway.core.facts import Fact
 from headway.core.sweep import SweepRule
-from headway.core.sweep_facts import (
-    CollectionFailed,
-    CollectionLeftAlone,
-    CollectionSwept,
-    DocumentsHeldBack,
-    SweepEnded,
-)
+from headway.core.sweep_facts import CollectionFailed, CollectionSwept, SweepEnded
 from headway.core.sweep_settings import SweepSettings
-from headway.core.sweep_totals import Skip, Status
-from headway.core.tally import Tally
+from headway.core.sweep_totals import Status
 from headway.ports.chance import Chance
 from headway.ports.clock import Clock
 from headway.ports.engine import Engine, Sweeping
@@ -27,18 +20,14 @@ from headway.runtime.down_notes import DOWN
 from headway.runtime.observers import Observers
 from headway.runtime.service import Service
 from headway.runtime.storeless import needs_store
-from headway.runtime.sweep_caps import Caps
+from headway.runtime.sweep_collections import Collections, OnProgress
 from headway.runtime.sweep_counts import Counts, of_collection, of_errors, of_run
-from headway.runtime.sweep_doubts import doubt
 from headway.runtime.sweep_leading import BEAT, Leadership
-from headway.runtime.sweep_pace import Pace
-from headway.runtime.sweep_pages import Pages, Stopping
-from headway.runtime.sweep_pauses import Pauses
-from headway.runtime.sweep_run import CollectionRun
+from headway.runtime.sweep_pace import Stopping
 from headway.runtime.sweep_targets import Target, find_targets
 
-OnProgress = Callable[[str, int, int], None]
-"""Hears the collection, how many documents were looked at, and of how many."""
+__all__ = ["AfterRun", "OnProgress", "Sweeper"]
+
 AfterRun = Callable[[], Awaitable[None]]
 _LOG = logging.getLogger("headway")
 
@@ -70,12 +59,17 @@ class Sweeper:
         self._chance = chance
         self._observer = Observers(observer)
         self._is_open = is_open
-        self._prepared: set[str] = set()
-        self._on_progress = on_progress
         self._after_run = after_run
         self._counts = Counts(self._sweeping.totals, [t.collection for t in self.targets])
-        self._caps = Caps(self._sweeping.leases, self._settings)
-        self._pauses = Pauses(self._settings.interval)
+        self._collections = Collections(
+            self._sweeping,
+            engine.bus,
+            self._settings,
+            clock=clock,
+            chance=chance,
+            tell=self._tell,
+            on_progress=on_progress,
+        )
         self._stop = asyncio.Event()
 
     @property
@@ -84,7 +78,7 @@ class Sweeper:
         return [target.rule for target in self.targets]
 
     def stop(self) -> None:
-        """End after the page that is at hand."""
+        """End after what is being sent now, with no claim left behind."""
         self._stop.set()
 
     async def run(self) -> None:
@@ -94,6 +88,10 @@ class Sweeper:
                 await self._pause_after(await self.sweep_once())
             return
         leading = Leadership(self._sweeping.leases, self._chance.token(), self._clock)
+
+        async def is_over() -> bool:
+            return self._stop.is_set() or not await leading.lasts()
+
         async with leading.keeping():
             while not self._stop.is_set():
                 try:
@@ -102,16 +100,22 @@ class Sweeper:
                     await self._pause_after(await self.sweep_once())
                     continue
                 if is_ours:
-                    ended = await self.sweep_once(lambda: not leading.is_ours)
-                    await self._pause_after(ended)
+                    await self._pause_after(await self._sweep_once(is_over))
                 else:
                     await self._pause(BEAT)
 
-    async def sweep_once(self, stopping: Stopping = lambda: False) -> SweepEnded:
+    async def sweep_once(self, stopping: Callable[[], bool] = lambda: False) -> SweepEnded:
         """Sweep every collection once; what goes wrong with one does not keep the others waiting.
 
         Needs no leader: claims see to it that no attempt is made twice.
         """
+
+        async def is_over() -> bool:
+            return self._stop.is_set() or stopping()
+
+        return await self._sweep_once(is_over)
+
+    async def _sweep_once(self, stopping: Stopping) -> SweepEnded:
         began = self._clock.now()
         errors: Counter[str] = Counter()
         swept: list[CollectionSwept] = []
@@ -126,7 +130,7 @@ class Sweeper:
             swept = await self._not_swept()
         else:
             for target in self.targets:
-                if self._stop.is_set() or stopping():
+                if await stopping():
                     break
                 swept.append(await self._sweep(target, down, stopping, errors))
         return await self._ended(began, swept, errors)
@@ -137,7 +141,7 @@ class Sweeper:
         is_there = True
         for target in self.targets:
             # A store that is away is asked once: to find that out may take it long.
-            tally = await self._tally(target) if is_there else None
+            tally = await self._collections.tally(target) if is_there else None
             is_there = tally is not None
             swept.append(CollectionSwept(collection=target.collection, tally=tally))
         return swept
@@ -150,106 +154,12 @@ class Sweeper:
     async def _sweep(
         self, target: Target, down: Collection[str], stopping: Stopping, errors: Counter[str]
     ) -> CollectionSwept:
-        run = self._collection_run(target)
-        try:
-            await self._prepare(target)
-            if not self._is_left_alone(target, down):
-                await self._walk(target, run, stopping)
-            elif (found := await self._tally(target)) is not None:
-                run.skipped[Skip.DOWN] += found.stuck
-        except Exception as error:  # noqa: BLE001 (one bad collection does not end the run)
-            run.errors[type(error).__name__] += 1
-            self._tell(CollectionFailed(collection=target.collection, error=error))
-        swept = run.swept(await self._tally(target))
+        swept = await self._collections.sweep(target, down, stopping)
         try:
             await self._counts.add(of_collection(swept))
         except Exception as error:  # noqa: BLE001 (it is added with the next that is stored)
             errors[type(error).__name__] += 1
         return swept
-
-    def _collection_run(self, target: Target) -> CollectionRun:
-        return CollectionRun(
-            target,
-            self._sweeping.candidates,
-            self._engine.bus,
-            self._clock,
-            token=self._chance.token(),
-            claim=self._settings.claim,
-            pace=Pace(self._settings.rate, self._clock),
-            tell=self._tell,
-        )
-
-    async def _prepare(self, target: Target) -> None:
-        if target.collection not in self._prepared:
-            await self._sweeping.candidates.prepare([target.rule])
-            self._prepared.add(target.collection)
-
-    def _is_left_alone(self, target: Target, down: Collection[str]) -> bool:
-        pause = self._pauses.left_alone(target, down, self._clock.now())
-        if pause is None:
-            return False
-        subscription = target.subscription
-        self._tell(
-            CollectionLeftAlone(
-                collection=target.collection,
-                service=subscription.service,
-                event_type=subscription.event_type,
-                pause=pause,
-            )
-        )
-        return True
-
-    async def _walk(self, target: Target, run: CollectionRun, stopping: Stopping) -> None:
-        name, now = target.collection, self._clock.now()
-        given = await self._caps.allowance(name)
-        since = now - self._settings.interval
-        doubted = await doubt(target, self._sweeping, now, since)
-        if doubted is not None:
-            self._tell(doubted)
-        pages = Pages(
-            target,
-            self._sweeping.candidates,
-            self._clock,
-            newest_first=self._settings.newest_first,
-            doubted_since=None if doubted is None else since,
-        )
-        on_page = await self._on_page(target)
-        to_the_end = await run.run(
-            pages, given.limit, lambda: self._stop.is_set() or stopping(), on_page
-        )
-        if run.held_back:
-            self._tell(
-                DocumentsHeldBack(
-                    collection=name,
-                    count=run.held_back,
-                    limit=given.limit,
-                    after_downtime=given.cap is not None,
-                )
-            )
-        if to_the_end:
-            await self._caps.ended(name, given, run.held_back)
-
-    async def _on_page(self, target: Target) -> Callable[[int], None]:
-        """Give what hears of each page; only if anybody watches, it is counted beforehand."""
-        tell = self._on_progress
-        if tell is None:
-            return lambda _met: None
-        tally, met = await self._tally(target), 0
-        of = 0 if tally is None else tally.stuck
-
-        def heard(more: int) -> None:
-            nonlocal met
-            met += more
-            tell(target.collection, met, max(of, met))
-
-        return heard
-
-    async def _tally(self, target: Target) -> Tally | None:
-        try:
-            return await self._sweeping.candidates.tally(target.rule, self._clock.now())
-        except Exception as error:  # noqa: BLE001 (unknown, and never 0)
-            _LOG.debug("What is stuck in %s is unknown: %s", target.collection, error)
-            return None
 
     async def _ended(
         self, began: datetime, swept: Sequence[CollectionSwept], errors: Counter[str]

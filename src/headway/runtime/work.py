@@ -13,12 +13,11 @@ from datetime import datetime
 from hashlib import sha256
 from typing import Any
 
-import msgspec
-
 from headway.core.errors import DocumentNotFoundError, WorkOverError
 from headway.core.event import Event, decode, encode, short_name
 from headway.core.lifecycle import Lifecycle
 from headway.core.routing import checked_name
+from headway.core.storable import copied
 from headway.core.travel import Travel, instant
 from headway.core.writes import (
     ID,
@@ -76,11 +75,16 @@ class Buffer:
 class Work:
     """Given to a handler with its event."""
 
-    __slots__ = ("_buffer", "attempt")
+    __slots__ = ("_buffer", "attempt", "document_ids")
 
-    def __init__(self, buffer: Buffer, attempt: int) -> None:
+    def __init__(self, buffer: Buffer, attempt: int, document_ids: tuple[str, ...] = ()) -> None:
         self.attempt = attempt
         """The number of this attempt at the event, from 1."""
+        self.document_ids = document_ids
+        """Of the documents that the event is about, the ones that are to be worked on.
+
+        Without those that are processed or given up, and those that another operation has taken up.
+        """
         self._buffer = buffer
 
     @property
@@ -150,7 +154,7 @@ class Writing:
         """Insert documents that are not there yet; those that are, by `_id`, are left alone."""
         given = [documents] if isinstance(documents, dict) else documents
         for document in given:
-            copy = _copied(document)
+            copy = copied(document, self._name)
             if not isinstance(copy.get(ID), str) or not copy[ID]:
                 raise ValueError(
                     f"{self._name}: a document for insert_new needs a text under {ID!r}, "
@@ -163,7 +167,7 @@ class Writing:
 
     def add(self, document: Document) -> None:
         """Append a document; its `_id` is made for it."""
-        copy = _copied(document)
+        copy = copied(document, self._name)
         if ID in copy:
             raise ValueError(
                 f"{self._name}: add makes the {ID!r} of a document itself; use insert_new for one "
@@ -185,14 +189,9 @@ class Writing:
         _check_id(self._name, document_id)
         if ID in changes:
             raise ValueError(f"{self._name}: {ID!r} names a document and cannot be changed")
-        self._write(
-            Update(
-                self._name,
-                document_id,
-                _copied(changes),
-                None if expect is None else _copied(expect),
-            )
-        )
+        whose = f"{self._name}/{document_id}"
+        expected = None if expect is None else copied(expect, whose)
+        self._write(Update(self._name, document_id, copied(changes, whose), expected))
 
     def increment(self, document_id: str, field: str, by: float = 1) -> None:
         """Add to a number; what is missing counts as 0."""
@@ -262,14 +261,6 @@ def _is_number(by: object) -> bool:
 def _check_id(collection: str, document_id: object) -> None:
     if not isinstance(document_id, str) or not document_id:
         raise ValueError(f"{collection}: {document_id!r} is no id: use a text")
-
-
-def _copied(document: Document) -> Document:
-    """Keep what was written as it was then, and refuse at once what is no JSON."""
-    copy = msgspec.json.decode(msgspec.json.encode(document))
-    if not isinstance(copy, dict):
-        raise TypeError(f"a document is a dict, not {type(document).__name__}: {document!r:.80}")
-    return copy
 
 
 def nth_id(key: str, index: int, kind: str = "event") -> str:

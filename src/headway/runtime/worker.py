@@ -27,6 +27,7 @@ from headway.runtime.gate import Gate
 from headway.runtime.housekeeping import Housekeeping
 from headway.runtime.lanes import Lanes
 from headway.runtime.lease_keeping import LeaseKeeper
+from headway.runtime.leaving import Leaving
 from headway.runtime.observers import Observers
 from headway.runtime.persistence import Persistent
 from headway.runtime.prefetch import Prefetch
@@ -86,6 +87,7 @@ class Worker:
             rerun=self._rerun,
             settled=self._settled,
             released=self._leases.let_go,
+            leave=Leaving(engine.documents, clock).leave,
             handled=self._handled,
             unhandled=self._unhandled,
             tell=self._tell,

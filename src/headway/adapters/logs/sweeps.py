@@ -14,6 +14,7 @@ from headway.core.sweep_facts import (
     DocumentGivenUp,
     DocumentsHeldBack,
     DocumentsNotRebuilt,
+    DocumentsRefused,
     DocumentsRequeued,
     LeasesDoubted,
     SweepEnded,
@@ -40,6 +41,8 @@ class SweepLines:
                 self._held_back(fact)
             case DocumentsNotRebuilt():
                 self._not_rebuilt(fact)
+            case DocumentsRefused():
+                self._refused(fact)
             case LeasesDoubted():
                 self._doubted(fact)
             case CollectionLeftAlone():
@@ -152,6 +155,27 @@ class SweepLines:
             },
         )
 
+    def _refused(self, fact: DocumentsRefused) -> None:
+        named = ", ".join(map(shown, fact.first_ids)) + ", ..." * (fact.count > len(fact.first_ids))
+        self._log.error(
+            "The store refuses to change %s of %s: %s: %s (%s); the others are swept: mend %s, or "
+            "what refuses %s (a validator, a unique index, a trigger, a limit of size)",
+            _many(fact.count, "document"),
+            shown(fact.collection),
+            shown(fact.error_type),
+            shown(fact.first_error) or "it says no more",
+            named,
+            "it" if fact.count == 1 else "them",
+            "it" if fact.count == 1 else "them",
+            extra=_fields(fact)
+            | {
+                "error_type": shown(fact.error_type),
+                "last_error": shown(fact.first_error),
+                "document_id": shown(fact.first_ids[0]),
+                "count": fact.count,
+            },
+        )
+
     def _doubted(self, fact: LeasesDoubted) -> None:
         self._log.error(
             "%d leases on documents of %s are over at once and only %d run: heartbeats must have "
@@ -165,15 +189,19 @@ class SweepLines:
 
     def _left_alone(self, fact: CollectionLeftAlone) -> None:
         self._log.warning(
-            "Nothing of %s is requeued while what %s of %s needs is down; looking again in %s",
+            "%s of %s is requeued while what %s of %s needs is down, or %s is paused; %s in %s",
+            "Only one document" if fact.probes else "Nothing",
             shown(fact.collection),
             shown(fact.event_type),
             fact.service,
+            fact.service,
+            "the next one" if fact.probes else "looking again",
             short(fact.pause),
             extra=_fields(fact)
             | {
                 "service": fact.service,
                 "event_type": shown(fact.event_type),
+                "probes": fact.probes,
                 "pause": round(fact.pause.total_seconds(), 3),
             },
         )

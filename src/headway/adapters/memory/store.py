@@ -10,14 +10,15 @@ import msgspec
 
 from headway.adapters.memory.kept import Kept
 from headway.adapters.memory.state import State
-from headway.core.beginning import Beginning, Begun, How, begun
-from headway.core.document import LEASE_TOKEN, LEASE_UNTIL
+from headway.core.beginning import Beginning, Begun, How, begun_together
+from headway.core.changes import Changes, Key, wanted
+from headway.core.document import LEASE_TOKEN, LEASE_UNTIL, WAITING
 from headway.core.errors import KeyTakenError
 from headway.core.letter import letter_id, requeued_letter
 from headway.core.travel import instant
-from headway.core.writes import Document, InsertNew, Write, applied, matches, target
+from headway.core.writes import Document, Write, matches
 from headway.ports.commit import COMMITTED, DUPLICATE, Finish, Outcome, TransactionBody, Unit
-from headway.ports.records import DoneRecord, Ended, as_duplicate, is_same_or_done
+from headway.ports.records import DoneRecord, Ended, own_end
 
 
 class MemoryDocuments:
@@ -42,20 +43,25 @@ class MemoryDocuments:
 
     def _begin(self, beginning: Beginning) -> Mapping[str, Begun]:
         stored = self._state.documents.get(beginning.lifecycle.collection, {})
-        answers: dict[str, Begun] = {}
-        for one in beginning.ids:
-            if one in stored:
-                answer = answers[one] = begun(_read(stored[one]), beginning)
-                if answer.how is How.BEGUN:
-                    stored[one] = msgspec.json.encode(answer.document)
+        found = {one: _read(stored[one]) for one in beginning.ids if one in stored}
+        answers = begun_together(found, beginning)
+        for one, answer in answers.items():
+            if answer.how is How.BEGUN:
+                stored[one] = msgspec.json.encode(answer.document)
         return answers
 
     async def renew(self, collection: str, tokens: Mapping[str, str], until: datetime) -> int:
+        return self._change(collection, tokens, {LEASE_UNTIL: instant(until)})
+
+    async def leave(self, collection: str, tokens: Mapping[str, str], until: datetime) -> int:
+        return self._change(collection, tokens, {LEASE_TOKEN: WAITING, LEASE_UNTIL: instant(until)})
+
+    def _change(self, collection: str, tokens: Mapping[str, str], changes: Document) -> int:
         stored = self._state.documents.get(collection, {})
         found = {one: _read(stored[one]) for one in tokens if one in stored}
         ours = {one: each for one, each in found.items() if each.get(LEASE_TOKEN) == tokens[one]}
         for one, document in ours.items():
-            stored[one] = msgspec.json.encode({**document, LEASE_UNTIL: instant(until)})
+            stored[one] = msgspec.json.encode({**document, **changes})
         return len(ours)
 
 
@@ -163,11 +169,9 @@ def is_duplicate(state: State, unit: Unit) -> bool:
     record = unit.record
     if record is None or record.key not in state.records:
         return False
-    before = state.records[record.key].record
-    if not is_same_or_done(before, record.queue, record.operation):
-        raise KeyTakenError(record.key, before.operation)
-    if (before.queue, before.operation) != (record.queue, record.operation):
-        keep_record(state, unit, as_duplicate(record))
+    end = own_end(state.records[record.key].record, record)
+    if end is not None:
+        keep_record(state, unit, end)
     return True
 
 
@@ -187,16 +191,14 @@ def carry_out(state: State, unit: Unit) -> Finish:
     return Finish(Outcome.COMMITTED, skipped=skipped)
 
 
-def _changes(state: State, writes: Sequence[Write]) -> tuple[dict[tuple[str, str], bytes], int]:
-    changed: dict[tuple[str, str], bytes] = {}
-    skipped = 0
-    for write in writes:
-        at = (write.collection, target(write))
-        stored = changed.get(at, state.documents.get(at[0], {}).get(at[1]))
-        current = None if stored is None else _read(stored)
-        skipped += current is not None and isinstance(write, InsertNew)
-        changed[at] = msgspec.json.encode(applied(write, current))
-    return changed, skipped
+def _changes(state: State, writes: Sequence[Write]) -> tuple[dict[Key, bytes], int]:
+    found: dict[Key, Document] = {}
+    for collection, ids in wanted(writes).items():
+        stored = state.documents.get(collection, {})
+        found.update({(collection, one): _read(stored[one]) for one in ids if one in stored})
+    changes = Changes(found)
+    skipped = changes.apply(writes)
+    return {key: msgspec.json.encode(each) for key, each in changes.changed.items()}, skipped
 
 
 def _run(bodies: Sequence[TransactionBody], tables: dict[str, Any]) -> None:

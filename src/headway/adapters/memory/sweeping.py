@@ -160,6 +160,9 @@ class MemoryDesk:
         ids = [each[ID] for each in collection.every() if wanted(each)]
         return collection.pages(ids, page, wanted)
 
+    async def collections(self) -> Sequence[str]:
+        return sorted(name for name, stored in self._state.documents.items() if stored)
+
     async def change(
         self, collection: str, documents: Sequence[Document], changes: Mapping[str, Any]
     ) -> frozenset[str]:

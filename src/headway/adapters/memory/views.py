@@ -15,7 +15,7 @@ from headway.core.document import (
     past,
 )
 from headway.core.lifecycle import State
-from headway.core.sweep import FARTHEST_CLAIM, SweepRule
+from headway.core.sweep import FARTHEST_CLAIM, Leave, SweepRule, Why, judge
 from headway.core.writes import Document
 from headway.ports.candidates import View
 
@@ -44,6 +44,8 @@ def is_in(view: View, document: Document, rule: SweepRule, now: datetime) -> boo
 
 def is_stuck(document: Document, rule: SweepRule, now: datetime) -> bool:
     """Say whether a document counts as stuck."""
+    if judge(document, rule, now) == Leave(Why.YOUNG):
+        return False
     return any(is_in(view, document, rule, now) for view in (View.FAILED, View.UNMOVED))
 
 

@@ -55,12 +55,11 @@ async def _run(body: TransactionBody, transaction: Transaction) -> None:
         if inspect.iscoroutine(answer):
             answer = await answer
         _refuse_what_has_not_run(answer)
-    except Exception:
-        raise
     except BaseException as error:
         task = asyncio.current_task()
-        if task is not None and task.cancelling():
-            raise  # it is meant for the worker, not for the body
+        is_cancelled = task is not None and task.cancelling() > 0
+        if isinstance(error, Exception) or is_cancelled:  # which is meant for the worker
+            raise
         raise RuntimeError(f"the body raised {type(error).__name__}: {error}") from error
 
 

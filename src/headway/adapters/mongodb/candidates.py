@@ -1,36 +1,58 @@
 """Documents as sweepers see them: found by indexes, claimed by conditional changes."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
+import pymongo
 from pymongo import UpdateOne
 from pymongo.asynchronous.client_session import AsyncClientSession
-from pymongo.errors import OperationFailure
+from pymongo.errors import OperationFailure, PyMongoError
 
-from headway.adapters.mongodb.claiming import Claimer, grouped
-from headway.adapters.mongodb.connecting import Link
+from headway.adapters.mongodb.claiming import Claimer, grouped, is_written_by_server
+from headway.adapters.mongodb.connecting import Collection, Link
 from headway.adapters.mongodb.exact import unchanged
-from headway.adapters.mongodb.reading import read
+from headway.adapters.mongodb.ids import id_of
+from headway.adapters.mongodb.reading import Found, ids_of, read
 from headway.adapters.mongodb.tallying import tally
 from headway.adapters.mongodb.transactions import Transactions
-from headway.adapters.mongodb.values import id_of, kept, likely_ids, unlikely_ids, view
+from headway.adapters.mongodb.troubles import is_too_slow
+from headway.adapters.mongodb.values import Raw, kept
+from headway.adapters.mongodb.values import view as shown
 from headway.adapters.mongodb.views import Look, indexes, is_in, is_without_index, looks
 from headway.core.beginning import UNCLAIMED
-from headway.core.document import CLAIM_BEFORE, CLAIM_TOKEN, LAST_ATTEMPT_TIME
+from headway.core.document import CLAIM_BEFORE, CLAIM_TOKEN, LAST_ATTEMPT_TIME, RETRY_AT, STATUS
+from headway.core.lifecycle import State
 from headway.core.sweep import SweepRule, given_up, watched
 from headway.core.writes import ID, Document
 from headway.ports.candidates import Claim, Tally, View
 
 _OTHER_NAME = frozenset({85, 86})
 """The index is there, under another name or with other options."""
+_TWO_ARRAYS = 171
 _AT_ONCE = 1_000
+_LOG = logging.getLogger("headway")
+_PATIENCE_SECONDS = 1.0
+"""With a statement for many: it stands still at the first one that another transaction keeps."""
 _LET_GO = {"$unset": dict.fromkeys(UNCLAIMED, "")}
-_IS_THERE = {"$eq": [{"$type": f"${CLAIM_BEFORE}"}, "object"]}
+_TO_GIVE_BACK = {
+    "$and": [
+        {"$eq": [{"$type": f"${CLAIM_BEFORE}"}, "object"]},
+        {"$eq": [f"${STATUS}", State.PENDING.value]},
+    ]
+}
+_SCHEDULED = {"$ne": [{"$ifNull": [f"${RETRY_AT}", None]}, None]}
+_BEFORE: Raw = {
+    "$mergeObjects": [
+        f"${CLAIM_BEFORE}",
+        {"$cond": [_SCHEDULED, {RETRY_AT: f"${RETRY_AT}"}, {}]},
+    ]
+}
 _GIVEN_BACK = [
-    {"$replaceWith": {"$mergeObjects": ["$$ROOT", {"$cond": [_IS_THERE, f"${CLAIM_BEFORE}", {}]}]}},
+    {"$replaceWith": {"$mergeObjects": ["$$ROOT", {"$cond": [_TO_GIVE_BACK, _BEFORE, {}]}]}},
     {"$unset": list(UNCLAIMED)},
 ]
 
@@ -50,25 +72,34 @@ class MongoCandidates:
                 try:
                     await collection.create_indexes([index])
                 except OperationFailure as error:
-                    if error.code not in _OTHER_NAME:
+                    if error.code == _TWO_ARRAYS:
+                        _LOG.warning(
+                            "%s: a document has lists where times or words belong, so an index "
+                            "cannot be made and every sweep reads all documents: %s",
+                            rule.collection,
+                            error,
+                        )
+                    elif error.code not in _OTHER_NAME:
                         raise
 
     async def scan(
         self, rule: SweepRule, view: View, now: datetime, *, newest_first: bool, page: int
     ) -> AsyncIterator[Sequence[Document]]:
-        found: list[Document] = []
+        found, collection = Found(), await self._link.theirs(rule.collection)
         parts = looks(rule, view, now)
         for look in reversed(parts) if newest_first else parts:
-            looking = self._look(rule, look, newest_first=newest_first, page=page)
+            looking = self._look(collection, look, newest_first=newest_first, page=page)
             async with aclosing(looking):  # whoever stops early leaves no cursor behind
-                async for document in looking:
+                async for raw in looking:
+                    document = shown(raw)
                     if is_in(rule, view, document, now):
-                        found.append(document)
+                        found.put(raw, document)
                         if len(found) == page:
-                            yield found
-                            found = []
-        if found:
-            yield found
+                            if documents := await found.reachable(collection):
+                                yield documents
+                            found = Found()
+        if documents := await found.reachable(collection):
+            yield documents
 
     async def claim(
         self, rule: SweepRule, claims: Sequence[Claim], token: str, now: datetime, lease: timedelta
@@ -78,17 +109,19 @@ class MongoCandidates:
         collection = await self._link.theirs(rule.collection)
         won: set[str] = set()
         for group in groups:
-            query, update = claimer.many(group)
-            result = await collection.update_many(query, update)
-            ids = {claim.document[ID] for claim in group}
-            if result.modified_count < len(ids):
-                ours = collection.find({ID: query[ID], CLAIM_TOKEN: token}, {ID: 1})
-                ids = {id_of(raw[ID]) async for raw in ours}
-                apart += [claim for claim in group if claim.document[ID] not in ids]
-            won |= ids
+            ids = await ids_of(collection, [claim.document[ID] for claim in group])
+            alike = [
+                claim
+                for claim in group
+                if is_written_by_server(one := claim.document[ID], ids.get(one))
+            ]
+            ours = await self._claim_alike(collection, claimer, alike, ids) if alike else set()
+            won |= ours
+            apart += [claim for claim in group if claim.document[ID] not in ours]
         for start in range(0, len(apart), _AT_ONCE):
             some = apart[start : start + _AT_ONCE]
-            won |= await self._transactions.run(partial(self._claim_one_by_one, claimer, some))
+            one_by_one = partial(self._claim_one_by_one, collection, claimer)
+            won.update(*await self._transactions.run_free(some, one_by_one))
         return frozenset(won)
 
     async def published(self, rule: SweepRule, ids: Sequence[str], token: str) -> None:
@@ -101,19 +134,21 @@ class MongoCandidates:
         self, rule: SweepRule, documents: Sequence[Document], now: datetime
     ) -> frozenset[str]:
         done: set[str] = set()
+        collection = await self._link.theirs(rule.collection)
         for start in range(0, len(documents), _AT_ONCE):
             some = documents[start : start + _AT_ONCE]
-            done |= await self._transactions.run(partial(self._give_up, rule, some, now))
+            give_up = partial(self._give_up, collection, rule, now)
+            done.update(*await self._transactions.run_free(some, give_up))
         return frozenset(done)
 
     async def tally(self, rule: SweepRule, now: datetime) -> Tally:
         return await tally(await self._link.theirs(rule.collection), rule, now)
 
     async def _look(
-        self, rule: SweepRule, look: Look, *, newest_first: bool, page: int
-    ) -> AsyncGenerator[Document]:
+        self, collection: Collection, look: Look, *, newest_first: bool, page: int
+    ) -> AsyncGenerator[Raw]:
         direction = -1 if newest_first else 1
-        cursor = (await self._link.theirs(rule.collection)).find(
+        cursor = collection.find(
             look.query,
             sort=[(LAST_ATTEMPT_TIME, direction), (ID, direction)],
             batch_size=page,
@@ -125,20 +160,38 @@ class MongoCandidates:
             async with cursor:
                 async for raw in cursor:
                     is_first = False
-                    yield view(raw)
+                    yield raw
         except OperationFailure as error:
             if look.index is None or not is_first or not is_without_index(error):
                 raise
             anyhow = Look(look.query, None)
-            looking = self._look(rule, anyhow, newest_first=newest_first, page=page)
+            looking = self._look(collection, anyhow, newest_first=newest_first, page=page)
             async with aclosing(looking):
-                async for document in looking:
-                    yield document
+                async for raw in looking:
+                    yield raw
+
+    async def _claim_alike(
+        self,
+        collection: Collection,
+        claimer: Claimer,
+        claims: Sequence[Claim],
+        ids: Mapping[str, Any],
+    ) -> set[str]:
+        """Claim by one statement what is not kept by anybody; what it missed may still be free."""
+        names = {claim.document[ID] for claim in claims}
+        query, update = claimer.many(claims, [ids[one] for one in names])
+        if await _changed(collection, query, update) == len(names):
+            return names
+        ours = collection.find({ID: query[ID], CLAIM_TOKEN: claimer.token}, {ID: 1})
+        return {id_of(raw[ID]) async for raw in ours}
 
     async def _claim_one_by_one(
-        self, claimer: Claimer, claims: Sequence[Claim], session: AsyncClientSession
+        self,
+        collection: Collection,
+        claimer: Claimer,
+        claims: Sequence[Claim],
+        session: AsyncClientSession,
     ) -> frozenset[str]:
-        collection = await self._link.theirs(claimer.rule.collection)
         documents = [claim.document for claim in claims]
         found = await read(collection, [each[ID] for each in documents], session)
         same = unchanged(documents, found, watched(claimer.rule))
@@ -153,12 +206,12 @@ class MongoCandidates:
 
     async def _give_up(
         self,
+        collection: Collection,
         rule: SweepRule,
-        documents: Sequence[Document],
         now: datetime,
+        documents: Sequence[Document],
         session: AsyncClientSession,
     ) -> frozenset[str]:
-        collection = await self._link.theirs(rule.collection)
         found = await read(collection, [each[ID] for each in documents], session)
         same = unchanged(documents, found, watched(rule))
         if same:
@@ -167,12 +220,27 @@ class MongoCandidates:
             await collection.update_many(those, changes, session=session)
         return frozenset(same)
 
-    async def _end(self, rule: SweepRule, ids: Sequence[str], token: str, update: Any) -> None:
+    async def _end(self, rule: SweepRule, names: Sequence[str], token: str, update: Any) -> None:
+        """End claims. One on a document that somebody keeps ends by itself, when its time is up."""
         collection = await self._link.theirs(rule.collection)
-        for start in range(0, len(ids), _AT_ONCE):
-            some = ids[start : start + _AT_ONCE]
-            those = [each for one in some for each in likely_ids(one)]
-            done = await collection.update_many({ID: {"$in": those}, CLAIM_TOKEN: token}, update)
-            rest = [each for one in some for each in unlikely_ids(one)]
-            if rest and done.matched_count < len(some):
-                await collection.update_many({ID: {"$in": rest}, CLAIM_TOKEN: token}, update)
+
+        async def end(ids: Sequence[Any], session: AsyncClientSession) -> None:
+            those = {ID: {"$in": list(ids)}, CLAIM_TOKEN: token}
+            await collection.update_many(those, update, session=session)
+
+        for start in range(0, len(names), _AT_ONCE):
+            ids = list((await ids_of(collection, names[start : start + _AT_ONCE])).values())
+            those = {ID: {"$in": ids}, CLAIM_TOKEN: token}
+            if await _changed(collection, those, update) is None:
+                await self._transactions.run_free(ids, end)
+
+
+async def _changed(collection: Collection, query: Raw, update: Any) -> int | None:
+    """Change what nobody keeps for long; say how many, or None if somebody did."""
+    try:
+        with pymongo.timeout(_PATIENCE_SECONDS):
+            return (await collection.update_many(query, update)).modified_count
+    except PyMongoError as error:
+        if not is_too_slow(error):
+            raise
+        return None

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from headway.adapters.mongodb.values import json_of, kept_value
+from headway.adapters.mongodb.values import Raw, json_of, kept_value
 from headway.core.writes import Document
 
 Change = dict[str, Any] | list[dict[str, Any]]
@@ -16,8 +16,11 @@ def is_plain(field: str) -> bool:
     return bool(field) and field[0] != "$" and "." not in field
 
 
-def change(before: Document, after: Document) -> Change | None:
-    """Give the update that makes one document of another; None: they are the same."""
+def change(raw: Raw, before: Document, after: Document) -> Change | None:
+    """Give the update that makes one document of another; None: they are the same.
+
+    `before` is what `raw` is shown as.
+    """
     values: dict[str, Any] = {}
     for field, value in after.items():
         kept = kept_value(field, value)
@@ -25,8 +28,34 @@ def change(before: Document, after: Document) -> Change | None:
         if field not in before or (
             differs(before[field], value) and differs(before[field], json_of(kept))
         ):
-            values[field] = kept
+            values[field] = _typed(raw[field], kept) if field in raw else kept
     return setting(values) if values else None
+
+
+def _typed(raw: Any, value: Any) -> Any:
+    """Give a value in which everything that is as it was shown is as it is in the database."""
+    if not differs(json_of(raw), value):
+        return raw
+    if isinstance(raw, Mapping) and isinstance(value, dict):
+        return {
+            field: _typed(raw[field], each) if field in raw else each
+            for field, each in value.items()
+        }
+    if isinstance(raw, list) and isinstance(value, list):
+        return _typed_list(raw, value)
+    return value
+
+
+def _typed_list(raw: list[Any], value: list[Any]) -> list[Any]:
+    """Know things by their places, and where they have moved, by what they are."""
+    moved = {_json(json_of(each)): each for each in reversed(raw) if json_of(each) is not None}
+    typed = []
+    for at, each in enumerate(value):
+        there = raw[at] if at < len(raw) else each
+        if differs(json_of(there), each) or at >= len(raw):
+            there = moved.get(_json(each), there)
+        typed.append(_typed(there, each))
+    return typed
 
 
 def setting(values: Mapping[str, Any]) -> Change:
@@ -54,5 +83,9 @@ def differs(before: Any, after: Any) -> bool:
     if type(before) is not type(after):
         return True
     if isinstance(before, dict | list):
-        return msgspec.json.encode(before) != msgspec.json.encode(after)
+        return _json(before) != _json(after)
     return bool(before != after)
+
+
+def _json(value: Any) -> bytes:
+    return msgspec.json.encode(value)

@@ -11,9 +11,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from headway.adapters.mongodb.values import Raw, kept_value, likely, likely_ids
+from bson import ObjectId
+
+from headway.adapters.mongodb.ids import id_of
+from headway.adapters.mongodb.values import Raw, kept_value, likely
 from headway.core.document import CLAIM_BEFORE, LAST_OPERATION, STATUS
-from headway.core.sweep import Requeue, SweepRule, claimed, watched
+from headway.core.sweep import SweepRule, claimed, watched
 from headway.core.writes import ID
 from headway.ports.candidates import Claim
 
@@ -33,16 +36,15 @@ class Claimer:
         """Give the update that claims one document."""
         return self._update(claim, {"$literal": claim.requeue.operation})
 
-    def many(self, claims: Sequence[Claim]) -> tuple[Raw, list[Raw]]:
+    def many(self, claims: Sequence[Claim], ids: Sequence[Any]) -> tuple[Raw, list[Raw]]:
         """Give the query for those of a group that are as they were read, and their update."""
-        ids = [each for claim in claims for each in likely_ids(claim.document[ID])]
-        query: Raw = {ID: {"$in": ids}}
+        query: Raw = {ID: {"$in": list(ids)}}
         for field in watched(self.rule):
             shown = {
                 (type(value), value) for value in (claim.document.get(field) for claim in claims)
             }
             query[field] = {"$in": [each for _, value in shown for each in likely(value)]}
-        named = _prefix(claims[0].requeue, self.rule)
+        named = _before_id(claims[0], self.rule)
         return query, self._update(
             claims[0], {"$concat": [{"$literal": named}, {"$toString": f"${ID}"}]}
         )
@@ -72,13 +74,13 @@ def grouped(claims: Iterable[Claim], rule: SweepRule) -> tuple[list[list[Claim]]
     for claim in claims:
         document, requeue = claim.document, claim.requeue
         values = [document.get(field) for field in fields]
-        if requeue.operation != _prefix(requeue, rule) + document[ID] or any(
-            isinstance(value, list | dict) for value in values
-        ):
+        named = _before_id(claim, rule)
+        if named is None or any(isinstance(value, list | dict) for value in values):
             unusual.append(claim)
             continue
         key = (
             requeue.again,
+            named,
             requeue.attempt,
             requeue.generation,
             document.get(STATUS),
@@ -92,5 +94,16 @@ def grouped(claims: Iterable[Claim], rule: SweepRule) -> tuple[list[list[Claim]]
     ], unusual
 
 
-def _prefix(requeue: Requeue, rule: SweepRule) -> str:
-    return f"sweep-{requeue.generation}:{rule.collection}:"
+def is_written_by_server(text: str, one: Any) -> bool:
+    """Say whether the server writes an id as the text by which it is known."""
+    return isinstance(one, str | ObjectId | int) and id_of(one) == text
+
+
+def _before_id(claim: Claim, rule: SweepRule) -> str | None:
+    """Give what the operation of a claim begins with, if it ends with its document's id."""
+    operation, one = claim.requeue.operation, str(claim.document[ID])
+    if claim.requeue.again:
+        return ""  # it is not written a second time
+    if not operation.endswith(f":{rule.collection}:{one}"):
+        return None  # the id is too long to be shown
+    return operation[: len(operation) - len(one)]

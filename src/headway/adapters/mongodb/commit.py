@@ -29,10 +29,11 @@ from headway.adapters.mongodb.values import Raw
 from headway.core.errors import KeyTakenError, TransactionEndedError
 from headway.core.event import FIRST_GENERATION
 from headway.ports.commit import COMMITTED, DUPLICATE, Finish, Outcome, Unit
-from headway.ports.records import DoneRecord, as_duplicate, is_same_or_done
+from headway.ports.records import DoneRecord, own_end
 
 _AT_ONCE = 500
 _BODY_CONFLICTS = 5
+_GROUP_CONFLICTS = 4
 _RACES = 10
 _SWALLOWED = (
     "the transaction was over before it could be committed: MongoDB undoes all of it when a "
@@ -110,10 +111,10 @@ class Commits:
             raise _UnexpectedError
         try:
             await effects.make_sure(self._link, [job.unit for job in jobs])
-            skipped = await self._transactions.run(partial(self._write_all, jobs))
-        except Exception as error:
-            # Whose fault it is comes out when they run in smaller groups.
-            if is_away(error) and not (is_conflict(error) and len(jobs) > 1):
+            conflicts = {"conflicts": _GROUP_CONFLICTS} if len(jobs) > 1 else {}
+            skipped = await self._transactions.run(partial(self._write_all, jobs), **conflicts)
+        except Exception as error:  # whosever fault it is: that comes out in smaller groups
+            if is_away(error) and not is_conflict(error):
                 raise
             raise _UnexpectedError from error
         return [_committed(count) for count in skipped]
@@ -156,7 +157,7 @@ class Commits:
         unit = job.unit
         try:
             await effects.make_sure(self._link, [unit])
-        except Exception as error:
+        except Exception as error:  # whatever the name of a collection raises, it is of this unit
             if is_away(error):
                 raise
             raise _RefusedError from error
@@ -164,7 +165,8 @@ class Commits:
         try:
             return await self._transactions.run(partial(self._write_one, job), **conflicts)
         except PyMongoError as error:
-            if is_duplicate(error):
+            if is_duplicate(error) or (is_conflict(error) and not unit.bodies):
+                # Somebody keeps one of its documents for long: the others need not wait for that.
                 raise _RefusedError from error
             if not unit.bodies:
                 raise
@@ -191,10 +193,9 @@ class Commits:
         before = (await self._records.find([record.key])).get(record.key)
         if before is None:
             return False
-        if not is_same_or_done(before, record.queue, record.operation):
-            raise KeyTakenError(record.key, before.operation)
-        if (before.queue, before.operation) != (record.queue, record.operation):
-            await self._records.keep(as_duplicate(record), unit.delivery.travel.generation)
+        end = own_end(before, record)
+        if end is not None:
+            await self._records.keep(end, unit.delivery.travel.generation)
         return True
 
     # Records, in either case

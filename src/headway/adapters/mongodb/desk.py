@@ -11,8 +11,8 @@ from pymongo.asynchronous.client_session import AsyncClientSession
 from headway.adapters.mongodb.changing import setting
 from headway.adapters.mongodb.connecting import RAW, Collection, Link
 from headway.adapters.mongodb.exact import unchanged
-from headway.adapters.mongodb.naming import NOTES
-from headway.adapters.mongodb.reading import read
+from headway.adapters.mongodb.naming import NOTES, OURS
+from headway.adapters.mongodb.reading import Found, read
 from headway.adapters.mongodb.transactions import Transactions
 from headway.adapters.mongodb.values import kept_value, milliseconds, view
 from headway.adapters.mongodb.views import flag_of
@@ -35,10 +35,11 @@ class MongoDesk:
     async def browse(
         self, lifecycle: Lifecycle, states: Sequence[State], *, page: int
     ) -> AsyncIterator[Sequence[Document]]:
-        found: list[Document] = []
+        found = Found()
         if not states:
             return
-        cursor = (await self._link.theirs(lifecycle.collection)).find(
+        named = await self._link.theirs(lifecycle.collection)
+        cursor = named.find(
             _narrowed(lifecycle, states),
             sort=[(ID, 1)],
             batch_size=page,
@@ -48,12 +49,18 @@ class MongoDesk:
             async for raw in cursor:
                 document = view(raw)
                 if lifecycle.state(document) in states:
-                    found.append(document)
+                    found.put(raw, document)
                     if len(found) == page:
-                        yield found
-                        found = []
+                        yield await found.named(named)
+                        found = Found()
         if found:
-            yield found
+            yield await found.named(named)
+
+    async def collections(self) -> Sequence[str]:
+        whole = await self._link.whole()
+        names = await whole.list_collection_names(filter={"type": "collection"})
+        there = (each for each in names if each not in OURS and not each.startswith("system."))
+        return [each for each in sorted(there) if await whole[each].find_one({}, {ID: 1})]
 
     async def change(
         self, collection: str, documents: Sequence[Document], changes: Mapping[str, Any]
@@ -139,6 +146,8 @@ def _narrowed(lifecycle: Lifecycle, states: Sequence[State]) -> dict[str, Any]:
         State.FAILED: (lifecycle.failed_word,),
         State.GIVEN_UP: (lifecycle.given_up_word,),
     }
-    if not set(states) <= words.keys():
+    if State.PROCESSED in states:
         return {}
+    if State.FOREIGN in states:
+        return {STATUS: {"$nin": list(lifecycle.processed_words)}}
     return {STATUS: {"$in": [word for state in states for word in words[state]]}}

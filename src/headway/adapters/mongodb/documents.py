@@ -9,21 +9,21 @@ from pymongo.asynchronous.client_session import AsyncClientSession
 
 from headway.adapters.mongodb.changing import change, is_plain
 from headway.adapters.mongodb.connecting import Link
-from headway.adapters.mongodb.reading import read
+from headway.adapters.mongodb.ids import likely_ids, unlikely_ids
+from headway.adapters.mongodb.reading import Found, read
 from headway.adapters.mongodb.transactions import Transactions
 from headway.adapters.mongodb.values import (
     Raw,
     every,
     kept,
     likely,
-    likely_ids,
     milliseconds,
-    unlikely_ids,
     view,
 )
-from headway.core.beginning import Beginning, Begun, How, begun
-from headway.core.document import LEASE_TOKEN, LEASE_UNTIL
+from headway.core.beginning import Beginning, Begun, How, begun_together
+from headway.core.document import LEASE_TOKEN, LEASE_UNTIL, WAITING
 from headway.core.writes import ID, Document, matches
+from headway.ports.documents import locked
 
 _WIDEST = 1 << 63
 
@@ -37,44 +37,68 @@ class MongoDocuments:
 
     async def fetch(self, collection: str, ids: Sequence[str]) -> Mapping[str, Document]:
         found = await read(await self._link.shown(collection), ids) if ids else {}
-        return {one: view(found[one]) for one in ids if one in found}
+        return {one: {**view(found[one]), ID: one} for one in ids if one in found}
 
     async def find(
         self, collection: str, where: Mapping[str, Any], limit: int
     ) -> Sequence[Document]:
-        found: list[Document] = []
-        if limit <= 0:
-            return found
-        cursor = (await self._link.shown(collection)).find(_narrowed(where)).sort(ID, 1)
-        async with cursor if where else cursor.limit(limit) as every_one:
+        found = Found()
+        named = await self._link.shown(collection)
+        cursor = named.find(_narrowed(where)).sort(ID, 1)
+        async with cursor if where else cursor.limit(max(limit, 1)) as every_one:
             async for raw in every_one:
+                if len(found) >= limit:
+                    break
                 document = view(raw)
                 if matches(document, where):
-                    found.append(document)
-                    if len(found) == limit:
-                        break
-        return found
+                    found.put(raw, document)
+        return await found.named(named)
 
     async def begin(self, beginnings: Sequence[Beginning]) -> Sequence[Mapping[str, Begun]]:
-        if not beginnings:
-            return []
-        return await self._transactions.run(lambda session: self._begin(beginnings, session))
+        answers: dict[int, Mapping[str, Begun]] = {}
+        numbered = list(enumerate(beginnings))
+        for some in await self._transactions.run_free(numbered, self._begin_some):
+            answers.update(some)
+        for number, beginning in numbered:
+            if number not in answers:
+                answers[number] = await self._locked(beginning)
+        return [answers[number] for number, _ in numbered]
 
     async def renew(self, collection: str, tokens: Mapping[str, str], until: datetime) -> int:
-        if not tokens:
-            return 0
-        renewed = {"$set": {LEASE_UNTIL: milliseconds(until)}}
-        result = await (await self._link.theirs(collection)).bulk_write(
-            [
+        return await self._change(collection, tokens, {LEASE_UNTIL: milliseconds(until)})
+
+    async def leave(self, collection: str, tokens: Mapping[str, str], until: datetime) -> int:
+        changes = {LEASE_TOKEN: WAITING, LEASE_UNTIL: milliseconds(until)}
+        return await self._change(collection, tokens, changes)
+
+    async def _change(self, collection: str, tokens: Mapping[str, str], changes: Raw) -> int:
+        """Change documents that still bear their tokens."""
+        named = await self._link.theirs(collection)
+
+        async def renew(some: Sequence[tuple[str, str]], session: AsyncClientSession) -> int:
+            updates = [
                 UpdateOne(
                     {ID: {"$in": [*likely_ids(one), *unlikely_ids(one)]}, LEASE_TOKEN: token},
-                    renewed,
+                    {"$set": changes},
                 )
-                for one, token in tokens.items()
-            ],
-            ordered=False,
-        )
-        return result.matched_count
+                for one, token in some
+            ]
+            result = await named.bulk_write(updates, ordered=False, session=session)
+            return result.matched_count
+
+        return sum(await self._transactions.run_free(list(tokens.items()), renew))
+
+    async def _locked(self, beginning: Beginning) -> dict[str, Begun]:
+        """Answer for documents of which another transaction keeps one."""
+        named = await self._link.theirs(beginning.lifecycle.collection)
+        found = await read(named, beginning.ids)
+        return {one: locked(view(found[one]), beginning) for one in beginning.ids if one in found}
+
+    async def _begin_some(
+        self, numbered: Sequence[tuple[int, Beginning]], session: AsyncClientSession
+    ) -> Mapping[int, Mapping[str, Begun]]:
+        answers = await self._begin([beginning for _, beginning in numbered], session)
+        return {number: answer for (number, _), answer in zip(numbered, answers, strict=True)}
 
     async def _begin(
         self, beginnings: Sequence[Beginning], session: AsyncClientSession
@@ -85,15 +109,15 @@ class MongoDocuments:
         now = dict(before)
         answers: list[dict[str, Begun]] = []
         for beginning in beginnings:
-            collection, answer = beginning.lifecycle.collection, dict[str, Begun]()
-            for one in beginning.ids:
-                if (collection, one) in now:
-                    answer[one] = _as_stored(begun(now[collection, one], beginning))
-                    now[collection, one] = answer[one].document
+            collection = beginning.lifecycle.collection
+            found = {one: now[collection, one] for one in beginning.ids if (collection, one) in now}
+            begun = begun_together(found, beginning)
+            answer = {one: _as_stored(each) for one, each in begun.items()}
+            now.update({(collection, one): each.document for one, each in answer.items()})
             answers.append(answer)
         updates: dict[str, list[UpdateOne]] = {}
         for key, document in now.items():
-            update = None if document is before[key] else change(before[key], document)
+            update = None if document is before[key] else change(raw[key], before[key], document)
             if update is not None:
                 updates.setdefault(key[0], []).append(UpdateOne({ID: raw[key][ID]}, update))
         for collection, its in updates.items():

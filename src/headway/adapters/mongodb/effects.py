@@ -43,7 +43,7 @@ async def _store(
         its = operations.setdefault(key[0], [])
         if key not in raw:
             its.append(InsertOne(kept(document)))
-        elif (update := change(changes.before[key], document)) is not None:
+        elif (update := change(raw[key], changes.before[key], document)) is not None:
             its.append(UpdateOne({ID: raw[key][ID]}, update))
     for collection, its in operations.items():
         if its:

@@ -10,13 +10,14 @@ from headway.adapters.mongodb.connecting import Collection
 from headway.adapters.mongodb.values import Raw, milliseconds, view
 from headway.adapters.mongodb.views import BY_STATUS, Look, flag_of, is_in, is_without_index, looks
 from headway.core.document import (
+    ATTEMPT_COUNT,
     FARTHEST_AHEAD,
     LAST_ATTEMPT_TIME,
     LAST_FAILED_AT,
     STATUS,
     past,
 )
-from headway.core.sweep import SweepRule
+from headway.core.sweep import Leave, SweepRule, Why, judge
 from headway.core.writes import ID
 from headway.ports.candidates import Tally, View
 
@@ -70,8 +71,11 @@ def _counting(rule: SweepRule, which: View, now: datetime) -> Sequence[Raw]:
     ]
     read = {
         "status": f"${STATUS}", "began": _BEGAN, "created": created, "failed": _FAILED,
+        "attempts": f"${ATTEMPT_COUNT}",
     }  # fmt: skip
     stages: list[Raw] = []
+    if which is View.UNMOVED:
+        stages.append({"$match": {"$expr": {"$not": [_young(rule, created, now)]}}})
     if flag is not None:
         types += [_is(_FAILED, *_DATED), _is(f"${flag}", "bool", "null", "missing")]
         read["flag"] = f"${flag}"
@@ -94,11 +98,27 @@ def _counting(rule: SweepRule, which: View, now: datetime) -> Sequence[Raw]:
     return [*stages, {"$group": group}]
 
 
+def _young(rule: SweepRule, created: Any, now: datetime) -> Mapping[str, Any]:
+    """Ask for what was never attempted and made only just now: its event may be on its way."""
+    ahead = milliseconds(now + FARTHEST_AHEAD)
+    attempts = f"${ATTEMPT_COUNT}"
+    conditions: list[Any] = [
+        _is(_BEGAN, *_DATED),
+        {"$not": [_happened(_BEGAN, ahead)]},
+        _happened(created, ahead),
+        {"$gt": [created, milliseconds(now - rule.grace)]},
+        {"$not": [{"$and": [{"$isNumber": attempts}, {"$gt": [attempts, 0]}]}]},
+    ]
+    return {"$and": conditions}
+
+
 def _read(row: Raw, rule: SweepRule, which: View, now: datetime) -> tuple[int, Sequence[datetime]]:
     if row[ID] is None:
         return row["count"], [row["oldest"]] if row["oldest"] else []
     held = view(row[ID])
     document = {
+        ID: "",
+        ATTEMPT_COUNT: held.get("attempts"),
         STATUS: held.get("status"),
         LAST_ATTEMPT_TIME: held.get("began"),
         LAST_FAILED_AT: held.get("failed"),
@@ -106,7 +126,7 @@ def _read(row: Raw, rule: SweepRule, which: View, now: datetime) -> tuple[int, S
     }
     if rule.lifecycle.flag is not None:
         document[rule.lifecycle.flag] = held.get("flag")
-    if not is_in(rule, which, document, now):
+    if not is_in(rule, which, document, now) or judge(document, rule, now) == Leave(Why.YOUNG):
         return 0, []
     began = past(document[LAST_ATTEMPT_TIME], now)
     known = began or past(document[rule.lifecycle.created], now)

@@ -5,8 +5,9 @@ for again: the server knows whether it was carried out. Only if nobody answers f
 left open; then whoever asked asks again, and finds what is there.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
+from functools import partial
 from typing import TypeVar
 
 from bson import ObjectId
@@ -21,8 +22,12 @@ from headway.core.backoff import Exponential
 from headway.ports.clock import Clock
 
 T = TypeVar("T")
+Item = TypeVar("Item")
 _SNAPSHOT = ReadConcern("snapshot")
 _CONFLICTS = 15
+_CONFLICTS_OF_MANY = 3
+_CONFLICTS_OF_ONE = 8
+"""About half a second: whoever keeps a document for longer is not one of us."""
 _LOSSES = 2
 _COMMITS = 6
 _PAUSES = Exponential(base=timedelta(milliseconds=4), cap=timedelta(milliseconds=500))
@@ -52,6 +57,31 @@ class Transactions:
                     raise
             await self.pause(tries)
 
+    async def run_free(
+        self,
+        items: Sequence[Item],
+        body: Callable[[Sequence[Item], AsyncClientSession], Awaitable[T]],
+    ) -> list[T]:
+        """Give the answers of `body(some, session)` for all items, in few transactions.
+
+        What a transaction of somebody else keeps is left out: it holds up none of the others.
+        """
+        if not items:
+            return []
+        tries = _CONFLICTS_OF_ONE if len(items) == 1 else _CONFLICTS_OF_MANY
+        try:
+            return [await self.run(partial(body, items), conflicts=tries)]
+        except PyMongoError as error:
+            if not is_conflict(error):
+                raise
+        if len(items) == 1:
+            return []
+        half = len(items) // 2
+        return [
+            *await self.run_free(items[:half], body),
+            *await self.run_free(items[half:], body),
+        ]
+
     async def pause(self, tries: int) -> None:
         """Wait a little, the longer the more often it was tried."""
         draw = self._own * (tries * 7 + 1) % 1.0
@@ -65,7 +95,7 @@ class Transactions:
             )
             try:
                 answer = await body(session)
-            except BaseException as error:
+            except BaseException as error:  # cancelled too: nothing may stay open on the server
                 if session.in_transaction:
                     await session.abort_transaction()
                 if isinstance(error, Exception) and unwrapped(error) is not error:

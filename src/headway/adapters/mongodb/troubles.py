@@ -13,6 +13,7 @@ TRANSIENT = "TransientTransactionError"
 UNKNOWN = "UnknownTransactionCommitResult"
 _DUPLICATE = frozenset({11000, 11001, 12582})
 _ENDED = 251
+_TOO_SLOW = 50
 _OF_THE_SERVER = frozenset(
     {
         *(6, 7, 89, 9001),  # hosts that are away
@@ -64,3 +65,10 @@ def is_away(error: Exception) -> bool:
 def has_ended(error: Exception) -> bool:
     """Say whether the server knows nothing of the transaction any more."""
     return isinstance(error, OperationFailure) and error.code == _ENDED
+
+
+def is_too_slow(error: PyMongoError) -> bool:
+    """Say whether a statement was given up because its time was up."""
+    error_of_one = unwrapped(error)
+    coded = isinstance(error_of_one, OperationFailure) and error_of_one.code == _TOO_SLOW
+    return coded or error.timeout

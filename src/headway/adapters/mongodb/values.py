@@ -5,7 +5,6 @@ same. The times of our own fields are kept as dates, so that indexes and other c
 them.
 """
 
-import re
 from base64 import b64decode, b64encode
 from collections.abc import Mapping
 from contextlib import suppress
@@ -13,12 +12,11 @@ from datetime import UTC, datetime
 from decimal import InvalidOperation
 from math import inf, isfinite, nan
 from typing import Any
-from uuid import UUID
 
-import msgspec
-from bson import Binary, DatetimeMS, Decimal128, Int64, ObjectId, Timestamp
+from bson import Binary, DatetimeMS, Decimal128, Int64, Timestamp
 from bson.binary import UUID_SUBTYPE
 
+from headway.adapters.mongodb.ids import id_of, likely_ids, unlikely_ids
 from headway.core.document import CLAIM_BEFORE, TIMES, moment
 from headway.core.travel import instant
 from headway.core.writes import ID, Document
@@ -26,9 +24,6 @@ from headway.core.writes import ID, Document
 Raw = dict[str, Any]
 """A document as the driver gives it."""
 
-_OBJECT_ID = re.compile(r"[0-9a-f]{24}")
-_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-_WHOLE = re.compile(r"0|-?[1-9][0-9]{0,17}")
 _PLAIN = frozenset({str, int, bool, type(None)})
 _INSTANT_LENGTHS = (len("2000-01-01T00:00:00Z"), len("2000-01-01T00:00:00.000000Z"))
 _UNNUMBERED = (None, nan, inf, -inf)
@@ -44,14 +39,6 @@ def view(raw: Mapping[str, Any]) -> Document:
     if ID in raw:
         shown[ID] = id_of(raw[ID])
     return shown
-
-
-def id_of(value: Any) -> str:
-    """Show an id as the text by which everybody knows the document."""
-    if isinstance(value, str):
-        return value
-    shown = json_of(value)
-    return shown if isinstance(shown, str) else msgspec.json.encode(shown).decode()
 
 
 def json_of(value: Any) -> Any:  # noqa: PLR0911 (one for each kind of value)
@@ -133,17 +120,3 @@ def every(value: str) -> list[Any]:
     with suppress(ValueError):
         found.append(b64decode(value, validate=True))
     return found
-
-
-def likely_ids(text: str) -> tuple[Any, ...]:
-    """Give the ids that are usually meant by a text."""
-    if len(text) == 24 and _OBJECT_ID.fullmatch(text):  # noqa: PLR2004 (digits of an ObjectId)
-        return text, ObjectId(text)
-    return (text,)
-
-
-def unlikely_ids(text: str) -> tuple[Any, ...]:
-    """Give the ids that may be meant besides, where none of the usual ones is there."""
-    if _WHOLE.fullmatch(text):
-        return (int(text),)
-    return (Binary.from_uuid(UUID(text)),) if _UUID.fullmatch(text) else ()

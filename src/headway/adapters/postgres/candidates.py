@@ -27,9 +27,15 @@ from headway.ports.clock import Clock
 IN_ORDER = "set local enable_sort = off"
 """A planner that knows little of a table would sort all of it for every page."""
 
+# A claim on a document that somebody else has locked ends by itself.
 _PUBLISHED = f"""
-update {TABLE} set body = body || $4::jsonb
-where collection = $1 and id = any($2::text[]) and {text_of(CLAIM_TOKEN)} = $3
+with free as (
+    select id from {TABLE}
+    where collection = $1 and id = any($2::text[]) and {text_of(CLAIM_TOKEN)} = $3
+    order by id for update skip locked
+)
+update {TABLE} there set body = body || $4::jsonb
+from free where there.collection = $1 and there.id = free.id
 """  # noqa: S608 (names of our own)
 _TALLY = """
 select count(*), min(least_known),
@@ -41,8 +47,16 @@ select coalesce(
     case when {key} > '-infinity' and {key} <= $2 then {key} end,
     case when {created} <= $2 then {created} end
 ) as least_known
-from {table} where {condition} and {within}
+from {table} where {condition} and {within} and not {young}
 """
+_YOUNG = """
+(
+    ({key} = '-infinity' or {key} > $2) and coalesce({created} > $3 and {created} <= $2, false)
+    and not case when jsonb_typeof(body -> 'attemptCount') = 'number'
+        then (body ->> 'attemptCount')::numeric > 0 else false end
+)
+"""
+"""Never attempted, and made only just now ($3): its event may be on its way."""
 
 _Last = tuple[datetime, str]
 
@@ -66,7 +80,7 @@ class PostgresCandidates:
             while True:
                 statement = asked.page(within, newest_first=newest_first, follows=last is not None)
                 rows = await self._page(statement, asked, page, last)
-                if found := documents((one, body) for _, one, body in rows):
+                if found := documents(((one, body) for _, one, body in rows), rule.collection):
                     yield found
                 if len(rows) < page:
                     break
@@ -111,7 +125,7 @@ class PostgresCandidates:
         if not documents:
             return frozenset()
         as_read = AsRead(rule.collection, watched(rule), documents)
-        return await self._link.run(lambda connection: as_read.change(connection, changes))
+        return await self._link.run(lambda connection: as_read.change_free(connection, changes))
 
     async def published(self, rule: SweepRule, ids: Sequence[str], token: str) -> None:
         values = rule.collection, list(ids), token, jsonb(UNCLAIMED, rule.collection)
@@ -122,7 +136,7 @@ class PostgresCandidates:
         keys = [(rule.collection, one) for one in dict.fromkeys(ids)]
 
         async def work(connection: Any) -> None:
-            before = await document_rows.lock(connection, keys)
+            before = await document_rows.lock(connection, keys, waits=False)
             after = {
                 key: {**document, **given_back(document)}
                 for key, document in before.items()
@@ -142,8 +156,12 @@ class PostgresCandidates:
                 table=TABLE,
                 condition=asked.condition,
                 within=within,
+                young=_YOUNG.format(key=asked.key, created=created)
+                if view is View.UNMOVED
+                else "false",
             )
-            for asked in (question(rule, view, now) for view in (View.FAILED, View.UNMOVED))
+            for view in (View.FAILED, View.UNMOVED)
+            for asked in [question(rule, view, now)]
             for within in asked.ranges
         ]
         statement = _TALLY.format(
@@ -151,8 +169,7 @@ class PostgresCandidates:
             given_up=given_up_id(rule.lifecycle),
             stuck=" union all ".join(stuck),
         )
-        old, farthest = now - rule.stuck_after, now + FARTHEST_AHEAD
-
-        (row,) = await self._link.run(lambda c: c.fetch(statement, old, farthest))
+        values = now - rule.stuck_after, now + FARTHEST_AHEAD, now - rule.grace
+        (row,) = await self._link.run(lambda c: c.fetch(statement, *values))
         number, oldest, hopeless = row
         return Tally(stuck=number, given_up=hopeless, oldest=oldest)

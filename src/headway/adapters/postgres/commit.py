@@ -3,7 +3,8 @@
 Nearly always every unit of a group is in order. So the group is first tried as a whole, with a few
 statements for all of it; a unit whose condition is lost is left out. If a key is known already or a
 value cannot be stored, the units are carried out one by one, each in a transaction of its own,
-which says what became of which. So are units with bodies: theirs is the last word before COMMIT.
+which says what became of which. So they are if somebody keeps a document locked, and so are units
+with bodies: theirs is the last word before COMMIT.
 
 Every transaction takes its locks in the same order: keys of records, then documents that are there,
 then records of earlier failures, then new documents; and each of these sorted. READ COMMITTED is
@@ -16,6 +17,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
 
+import asyncpg
 import msgspec
 
 from headway.adapters.postgres import document_rows, records
@@ -81,7 +83,7 @@ async def _group(link: Link, units: Sequence[Unit]) -> list[Finish]:
         try:
             return await link.run(lambda connection: _together(connection, units))
         except Exception as error:  # whatever a value of somebody's raises when it is stored
-            if not is_of_values(error):
+            if not (is_of_values(error) or isinstance(error, asyncpg.LockNotAvailableError)):
                 raise
     # Whose it is comes out when they run one by one.
     return [await _alone(link, unit) for unit in units]
@@ -127,8 +129,8 @@ async def _alone(link: Link, unit: Unit) -> Finish:
 async def _tried(link: Link, unit: Unit) -> Finish | _LostError:
     try:
         return await link.run(lambda connection: _one(connection, unit), lends=bool(unit.bodies))
-    except KeyTakenError as taken:
-        return Finish(Outcome.REFUSED, error=taken)
+    except (KeyTakenError, asyncpg.LockNotAvailableError) as error:
+        return Finish(Outcome.REFUSED, error=error)
     except _LostError as lost:
         return lost
     except (AtCommitError, _RefusedError) as refusal:

@@ -12,7 +12,7 @@ from headway.adapters.postgres.link import Link
 from headway.adapters.postgres.selecting import AsRead
 from headway.adapters.postgres.values import documents as read
 from headway.adapters.postgres.values import json_text
-from headway.adapters.postgres.views import TABLE, given_up_id, in_state, quoted
+from headway.adapters.postgres.views import TABLE, given_up_id, in_state, quoted, text_of
 from headway.core.document import STATUS, moment
 from headway.core.lifecycle import Lifecycle, State
 from headway.core.writes import ID, Document
@@ -23,6 +23,16 @@ _NOTES = """
 select entry from headway_notes where at < coalesce($2::timestamptz, 'infinity')
 order by at desc, id desc limit $1
 """
+_COLLECTIONS = """
+with recursive names (name) as (
+    select min(collection) from headway_documents
+    union all
+    select (select min(collection) from headway_documents where collection > name)
+    from names where name is not null
+)
+select name from names where name is not null
+"""
+"""From one to the next by their index: most documents are not looked at."""
 _ENTRY = msgspec.json.Decoder(Document)
 _BY_WORDS = frozenset({State.PENDING, State.FAILED, State.GIVEN_UP})
 
@@ -40,11 +50,16 @@ class PostgresDesk:
         statement, after = _page(lifecycle, frozenset(states)), ""
         while states:
             rows = await self._link.fetch(statement, after, page)
-            if found := [each for each in read(rows) if lifecycle.state(each) in states]:
+            if found := [
+                each for each in read(rows, lifecycle.collection) if lifecycle.state(each) in states
+            ]:
                 yield found
             if len(rows) < page:
                 return
             after = rows[-1][0]
+
+    async def collections(self) -> Sequence[str]:
+        return [row[0] for row in await self._link.fetch(_COLLECTIONS)]
 
     async def change(
         self, collection: str, documents: Sequence[Document], changes: Mapping[str, Any]
@@ -89,6 +104,9 @@ def _page(lifecycle: Lifecycle, states: frozenset[State]) -> str:
             states |= {State.PENDING, State.FAILED}  # by times, which it may read differently
         named = " or ".join(f"({in_state(lifecycle, state)})" for state in sorted(states))
         wanted = f"and ({named})"
+    elif lifecycle.flag is None and State.PROCESSED not in states:
+        words = ", ".join(map(quoted, lifecycle.processed_words))
+        wanted = f"and coalesce({text_of(STATUS)} not in ({words}), true)"
     return f"""
         select id, body::text from {TABLE}
         where collection = {quoted(lifecycle.collection)} {wanted} and id > $1

@@ -17,6 +17,8 @@ _LOCK = """
 select id, body::text from headway_documents
 where collection = $1 and id = any($2::text[]) order by id for update
 """
+_LOCK_FREE = f"{_LOCK} skip locked"
+_THERE = "select id from headway_documents where collection = $1 and id = any($2::text[])"
 _CHANGE = """
 update headway_documents set body = body || ($3::jsonb -> id)
 where collection = $1 and id = any($2::text[])
@@ -31,16 +33,34 @@ returning 1
 """
 
 
-async def lock(connection: Any, keys: Iterable[Key]) -> dict[Key, Document]:
-    """Give the documents that are there; nobody else changes them until the transaction ends."""
+async def lock(connection: Any, keys: Iterable[Key], *, waits: bool = True) -> dict[Key, Document]:
+    """Give the documents that are there; nobody else changes them until the transaction ends.
+
+    Without waiting, those are left out that somebody else has locked.
+    """
+    wanted = _by_collection(keys)
+    found: dict[Key, Document] = {}
+    for collection in sorted(wanted):
+        rows = await connection.fetch(
+            _LOCK if waits else _LOCK_FREE, collection, wanted[collection]
+        )
+        found.update({(collection, one): document(one, body) for one, body in rows})
+    return found
+
+
+async def there(connection: Any, keys: Iterable[Key]) -> set[Key]:
+    """Say which documents are there, whoever has locked them."""
+    found: set[Key] = set()
+    for collection, ids in _by_collection(keys).items():
+        found |= {(collection, row[0]) for row in await connection.fetch(_THERE, collection, ids)}
+    return found
+
+
+def _by_collection(keys: Iterable[Key]) -> dict[str, list[str]]:
     wanted: dict[str, list[str]] = {}
     for collection, one in keys:
         wanted.setdefault(collection, []).append(one)
-    found: dict[Key, Document] = {}
-    for collection in sorted(wanted):
-        rows = await connection.fetch(_LOCK, collection, wanted[collection])
-        found.update({(collection, one): document(one, body) for one, body in rows})
-    return found
+    return wanted
 
 
 async def store(

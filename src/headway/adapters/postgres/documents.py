@@ -4,14 +4,18 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+import asyncpg
+
 from headway.adapters.postgres import document_rows
 from headway.adapters.postgres.link import Link
 from headway.adapters.postgres.values import document, findable, json_text
-from headway.core.beginning import Beginning, Begun, How, begun
+from headway.core.beginning import Beginning, Begun, How, begun_together
 from headway.core.changes import Key
-from headway.core.document import LEASE_TOKEN, LEASE_UNTIL
+from headway.core.document import LEASE_TOKEN, LEASE_UNTIL, WAITING
+from headway.core.errors import UnstorableError
 from headway.core.travel import instant
 from headway.core.writes import Document, matches
+from headway.ports.documents import locked
 
 _FETCH = """
 select id, body::text from headway_documents where collection = $1 and id = any($2::text[])
@@ -20,11 +24,18 @@ _FIND = """
 select id, body::text from headway_documents
 where collection = $1 and id > $2{} order by id limit $3
 """
-_RENEW = f"""
-update headway_documents set body = body || jsonb_build_object('{LEASE_UNTIL}', $4::text)
-where collection = $1 and id = any($2::text[]) and body ->> '{LEASE_TOKEN}' = $3::jsonb ->> id
+_CHANGE = f"""
+with free as (
+    select id from headway_documents
+    where collection = $1 and id = any($2::text[]) and body ->> '{LEASE_TOKEN}' = $3::jsonb ->> id
+    order by id for update skip locked
+)
+update headway_documents there set body = body || $4::jsonb
+from free where there.collection = $1 and there.id = free.id
 returning 1
 """  # noqa: S608 (names of our own)
+_A_MOMENT = "set local lock_timeout = '1s'"
+"""Our own transactions take less. Whoever keeps a document for longer is somebody else."""
 _AT_ONCE = 500
 _MOST_CONDITIONS = 50
 
@@ -62,39 +73,89 @@ class PostgresDocuments:
     async def begin(self, beginnings: Sequence[Beginning]) -> Sequence[Mapping[str, Begun]]:
         if not any(beginning.ids for beginning in beginnings):
             return [{} for _ in beginnings]
-        return await self._link.run(lambda connection: _begin(connection, beginnings))
+        try:
+            answers = await self._link.run(lambda connection: _begin(connection, beginnings))
+        except asyncpg.RaiseError as error:
+            collections = {beginning.lifecycle.collection for beginning in beginnings}
+            what = f"what a trigger of the database refuses: {error}"
+            raise UnstorableError(", ".join(sorted(collections)), "", what) from error
+        if kept := _unanswered(answers):
+            late = [beginnings[number] for number in kept]
+            for number, answer in zip(kept, await self._begin_late(late), strict=True):
+                answers[number] = answer
+        return [answer or {} for answer in answers]
+
+    async def _begin_late(self, late: Sequence[Beginning]) -> Sequence[Mapping[str, Begun]]:
+        """Begin with documents that others had locked: wait a moment for them, and no longer."""
+        try:
+            answers = await self._link.run(lambda connection: _begin_patiently(connection, late))
+        except asyncpg.LockNotAvailableError:
+            answers = await self._link.run(lambda connection: _begin(connection, late))
+        for number in _unanswered(answers):
+            beginning = late[number]
+            found = await self.fetch(beginning.lifecycle.collection, beginning.ids)
+            answers[number] = {one: locked(each, beginning) for one, each in found.items()}
+        return [answer or {} for answer in answers]
 
     async def renew(self, collection: str, tokens: Mapping[str, str], until: datetime) -> int:
+        return await self._change(collection, tokens, {LEASE_UNTIL: instant(until)})
+
+    async def leave(self, collection: str, tokens: Mapping[str, str], until: datetime) -> int:
+        changes = {LEASE_TOKEN: WAITING, LEASE_UNTIL: instant(until)}
+        return await self._change(collection, tokens, changes)
+
+    async def _change(self, collection: str, tokens: Mapping[str, str], changes: Document) -> int:
+        """Change documents that still bear their tokens."""
         given = {one: token for one, token in tokens.items() if findable(f"{one}{token}")}
         if not given:
             return 0
-        values = collection, list(given), json_text(given), instant(until)
-        renewed = await self._link.run(lambda connection: connection.fetch(_RENEW, *values))
+        values = collection, list(given), json_text(given), json_text(changes)
+        renewed = await self._link.run(lambda connection: connection.fetch(_CHANGE, *values))
         return len(renewed)
 
 
-async def _begin(connection: Any, beginnings: Sequence[Beginning]) -> list[dict[str, Begun]]:
-    before = await document_rows.lock(
-        connection,
-        dict.fromkeys(
-            (beginning.lifecycle.collection, one)
-            for beginning in beginnings
-            for one in beginning.ids
-            if findable(one)
-        ),
+def _unanswered(answers: Sequence[Mapping[str, Begun] | None]) -> list[int]:
+    return [number for number, answer in enumerate(answers) if answer is None]
+
+
+def _keys(beginnings: Sequence[Beginning]) -> dict[Key, None]:
+    return dict.fromkeys(
+        (beginning.lifecycle.collection, one)
+        for beginning in beginnings
+        for one in beginning.ids
+        if findable(one)
     )
+
+
+async def _begin_patiently(
+    connection: Any, beginnings: Sequence[Beginning]
+) -> list[Mapping[str, Begun] | None]:
+    await connection.execute(_A_MOMENT)
+    await document_rows.lock(connection, _keys(beginnings))
+    return await _begin(connection, beginnings)
+
+
+async def _begin(
+    connection: Any, beginnings: Sequence[Beginning]
+) -> list[Mapping[str, Begun] | None]:
+    """Let operations begin; None for those of whose documents somebody else has locked one."""
+    keys = _keys(beginnings)
+    before = await document_rows.lock(connection, keys, waits=False)
+    missing = [key for key in keys if key not in before]
+    kept = await document_rows.there(connection, missing) if missing else set()
     now = dict(before)
     after: dict[Key, Document] = {}
-    answers: list[dict[str, Begun]] = []
+    answers: list[Mapping[str, Begun] | None] = []
     for beginning in beginnings:
-        answer: dict[str, Begun] = {}
-        for one in beginning.ids:
-            key = beginning.lifecycle.collection, one
-            if key not in now:
-                continue
-            answer[one] = begun(now[key], beginning)
-            if answer[one].how is How.BEGUN:
-                now[key] = after[key] = answer[one].document
+        collection = beginning.lifecycle.collection
+        if any((collection, one) in kept for one in beginning.ids):
+            answers.append(None)
+            continue
+        found = {one: now[collection, one] for one in beginning.ids if (collection, one) in now}
+        answer = begun_together(found, beginning)
+        for one, each in answer.items():
+            if each.how is How.BEGUN:
+                now[collection, one] = after[collection, one] = each.document
         answers.append(answer)
     await document_rows.store(connection, before, after)
     return answers

@@ -43,7 +43,10 @@ set local statement_timeout = '25s'; set local idle_in_transaction_session_timeo
 _BY_INDEX = """
 set local enable_seqscan = off; set local enable_bitmapscan = off; set local jit = off
 """
-BEGIN = f"begin isolation level read committed read write; {LIMITS}; {_BY_INDEX}"
+# Nobody of ours keeps a lock for so long. One who is not ours may keep it for hours, and then all
+# that waits in the same transaction would wait with it.
+_LOCKS = "set local lock_timeout = '3s'"
+BEGIN = f"begin isolation level read committed read write; {LIMITS}; {_LOCKS}; {_BY_INDEX}"
 
 
 class MeanwhileError(Exception):
@@ -102,7 +105,8 @@ class Link:
             except (MeanwhileError, _StaleError):
                 continue
             except asyncpg.PostgresError as error:
-                if not is_conflict(error):
+                has_waited = isinstance(error, asyncpg.LockNotAvailableError)
+                if has_waited or not is_conflict(error):
                     raise
         return await self._once(work, lends=lends)
 
@@ -117,10 +121,20 @@ class Link:
                 continue
         return await self._fetch(statement, values)
 
-    async def outside(self, statement: str, seconds: float) -> None:
-        """Say one statement outside of any transaction, and wait so long for it."""
+    async def outside(self, statement: str, seconds: float, lock_seconds: int) -> None:
+        """Say one statement outside of any transaction, and wait so long for it and for locks.
+
+        A pooler would give the limits to somebody else's session: there, none is set for locks.
+        """
         async with self.connected() as connection:
-            await connection.execute(statement, timeout=seconds)
+            if self._cached:
+                limits = f"set statement_timeout = 0; set lock_timeout = '{lock_seconds}s'"
+                await connection.execute(limits)
+            try:
+                await connection.execute(statement, timeout=seconds)
+            finally:
+                if self._cached and not is_gone(connection):
+                    await connection.execute("reset statement_timeout; reset lock_timeout")
 
     @asynccontextmanager
     async def connected(self, *, lends: bool = False) -> AsyncIterator[Any]:

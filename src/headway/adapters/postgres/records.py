@@ -14,10 +14,9 @@ import msgspec
 
 from headway.adapters.postgres.link import Link, MeanwhileError
 from headway.adapters.postgres.values import json_text, kept, kept_key, unkept
-from headway.core.errors import KeyTakenError
 from headway.core.letter import Letter, letter_id
 from headway.ports.bus import Message
-from headway.ports.records import DoneRecord, Ended, as_duplicate, is_same_or_done
+from headway.ports.records import DoneRecord, Ended, own_end
 
 _COLUMNS = "key, operation, queue, generation, ended, at, letter, failed_queue, outgoing, unwritten"
 _WRITE = f"""
@@ -171,11 +170,9 @@ async def end_as_duplicate(connection: Any, record: DoneRecord, generation: str)
     found = await connection.fetchrow(_FIND, [kept_key(record.key)])
     if found is None:
         raise MeanwhileError
-    before = _record(found)
-    if not is_same_or_done(before, record.queue, record.operation):
-        raise KeyTakenError(record.key, before.operation)
-    if (before.queue, before.operation) != (record.queue, record.operation):
-        await write(connection, [row_of(as_duplicate(record), generation)])
+    end = own_end(_record(found), record)
+    if end is not None:
+        await write(connection, [row_of(end, generation)])
 
 
 async def _forget(connection: Any, before: datetime, limit: int) -> int:

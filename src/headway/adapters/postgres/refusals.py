@@ -13,8 +13,9 @@ from headway.core.secrets import hidden
 
 CONFLICT = "OC000_TRANSACTION_CONFLICT"
 _LOST = "CONNECTION_ERROR"
-_OF_VALUES = ("22", "54")
-"""Classes of SQLSTATEs that a value brings about: what it is, or how large."""
+_OF_VALUES = ("22", "23", "44", "54", "P0")
+"""Classes of SQLSTATEs that a value brings about: what it is, how large, or what a constraint or a
+trigger of the user's own thinks of it."""
 _CLIENT = asyncpg.InterfaceError | asyncpg.InternalClientError
 
 

@@ -5,15 +5,17 @@ hold, so there it is written in another way.
 """
 
 import json
+import logging
 import re
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from decimal import Decimal
 from hashlib import sha256
 from typing import Any
 
 import msgspec
 
+from headway.core.errors import UnstorableError
+from headway.core.storable import field_with
 from headway.core.writes import ID, Document
 
 _ENCODER = msgspec.json.Encoder()
@@ -23,7 +25,9 @@ _LARGE = re.compile(rb"[0-9][eE]\+?[0-9]")
 _STRING_OR_LARGE = re.compile(
     rb'"[^"\\]*(?:\\.[^"\\]*)*"|-?[0-9]+(?:\.[0-9]+)?[eE]\+?[0-9]+', re.DOTALL
 )
+_LOG = logging.getLogger("headway")
 _MARK = "\x01"
+_U0000 = "the character U+0000, which PostgreSQL does not keep: leave it out, or write it in base64"
 _LONGEST_ID = 2_000
 """Bytes. An index takes a little more, together with the name of the collection."""
 _LONGEST_KEY = 1_000
@@ -34,13 +38,14 @@ def jsonb(value: Mapping[str, Any], whose: str) -> str:
     """Write a document, or fields of one, so that it comes back as it is."""
     data = _ENCODER.encode(value)
     if b"\\u0000" in data and _NULL.search(data):
-        raise ValueError(
-            f"{whose} holds the character U+0000, which PostgreSQL does not keep: leave it out, "
-            "or write the value in base64"
-        )
+        raise UnstorableError(whose, *(field_with(value, _null_in) or ("", _U0000)))
     if _LARGE.search(data):
         data = _STRING_OR_LARGE.sub(_written_out, data)
     return data.decode()
+
+
+def _null_in(value: Any) -> str | None:
+    return _U0000 if isinstance(value, str) and "\0" in value else None
 
 
 def by_id(texts: Mapping[str, str]) -> str:
@@ -68,12 +73,19 @@ def document(one: str, body: str) -> Document:
     return read
 
 
-def documents(rows: Iterable[tuple[str, str]]) -> list[Document]:
-    """Read the documents of rows, without those that nobody could read: one stops no other."""
+def documents(rows: Iterable[tuple[str, str]], collection: str) -> list[Document]:
+    """Read the documents of rows. Those that nobody could read are named in the log, no more."""
     read: list[Document] = []
     for one, body in rows:
-        with suppress(RecursionError):
+        try:
             read.append(document(one, body))
+        except RecursionError:
+            _LOG.warning(
+                "%s: the document %.200r is left alone, for nobody can read it: it is nested too "
+                "deeply",
+                collection,
+                one,
+            )
     return read
 
 

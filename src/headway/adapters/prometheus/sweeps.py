@@ -37,10 +37,15 @@ class SweepCollector(Collector):
 
 
 def families(figures: SweepFigures) -> list[Family]:
-    """Give what is to be shown. Without totals no counters: a 0 would look like a new beginning."""
+    """Give what is to be shown. Without totals no counters: a 0 would look like a new beginning.
+
+    While the store is away they stand still, where they were shown before: one that is gone for a
+    while would hide its increase from `increase()`, and its alert would clear.
+    """
     shown: list[Family] = [*_gauges(figures)]
-    if figures.totals is not None:
-        shown += _totals({**from_zero(figures.collections), **figures.totals})
+    totals = figures.last_totals if figures.totals is None else figures.totals
+    if totals is not None:
+        shown += _totals({**from_zero(figures.collections), **totals})
     return shown
 
 

@@ -2,6 +2,7 @@
 
 # ruff: noqa: S608 (statements are put together from parts of our own; names in them are quoted)
 
+import logging
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
@@ -29,6 +30,7 @@ from headway.core.writes import ID, Document
 from headway.ports.candidates import Claim, Tally, View
 
 _INDEXES = "select name from sqlite_master where type = 'index'"
+_LOG = logging.getLogger("headway")
 _LOOKED_AT = 100
 """Of the oldest times, until one is found that is a time for everybody."""
 
@@ -60,8 +62,7 @@ class SqliteCandidates:
             left = whole
             while True:
                 rows = await self._page(statement, left, page)
-                read = [read_row(one, body) for _, one, body in rows]
-                if documents := [document for document in read if document is not None]:
+                if documents := _readable(rows, rule):
                     yield documents
                 if len(rows) < page:
                     break
@@ -128,6 +129,21 @@ class SqliteCandidates:
         return await self._readers.run(lambda connection: _tally(connection, rule, now))
 
 
+def _readable(rows: Iterable[tuple[str, str, Any]], rule: SweepRule) -> list[Document]:
+    """Read rows; what somebody else's program wrote and nobody can read is named in the log."""
+    read = {one: read_row(one, body) for _, one, body in rows}
+    lost = [one for one, document in read.items() if document is None]
+    if lost:
+        _LOG.warning(
+            "%s: %d documents are left alone, for nobody can read them (the first is %.200r): "
+            "write each as a JSON object",
+            rule.collection,
+            len(lost),
+            lost[0],
+        )
+    return [document for document in read.values() if document is not None]
+
+
 def _execute(connection: sqlite3.Connection, statement: str) -> None:
     connection.execute(statement)
 
@@ -139,12 +155,13 @@ def _tally(connection: sqlite3.Connection, rule: SweepRule, now: datetime) -> Ta
     times = [_oldest(connection, each, farthest) for each in views]
     times += [_oldest_made(connection, each, sql.created, farthest) for each in views]
     given = f"{sql.stage} = '{State.GIVEN_UP}'"
+    found = sum(
+        _number(connection, f"{each.which} and {each.key} > ? and {each.key} < ?", part)
+        for each in views
+        for part in each.ranges
+    )
     return Tally(
-        stuck=sum(
-            _number(connection, f"{each.which} and {each.key} > ? and {each.key} < ?", part)
-            for each in views
-            for part in each.ranges
-        ),
+        stuck=found - _young(connection, sql, views[-1], time_text(now - rule.grace), farthest),
         given_up=_number(connection, given),
         oldest=min((time for time in times if time is not None), default=None),
     )
@@ -154,6 +171,26 @@ def _number(connection: sqlite3.Connection, which: str, part: Range | None = Non
     values = () if part is None else (part.above, part.below)
     found = connection.execute(f"select count(*) from headway_documents where {which}", values)
     return int(found.fetchone()[0])
+
+
+def _young(
+    connection: sqlite3.Connection, sql: Expressions, asked: Question, since: str, farthest: str
+) -> int:
+    """Count what was never attempted and made only just now: its event may be on its way."""
+    statement = f"""
+        select count(*) from headway_documents
+        where {asked.which} and {asked.key} > ? and {asked.key} < ?
+        and {sql.created} > ? and {sql.created} <= ? and not coalesce({sql.attempts} > 0, false)
+    """
+    counted = [
+        connection.execute(statement, (*each, since, farthest)) for each in _undated(farthest)
+    ]
+    return sum(int(found.fetchone()[0]) for found in counted)
+
+
+def _undated(farthest: str) -> tuple[tuple[str, str], ...]:
+    """Give the keys of what has no time, or one that is none."""
+    return ("", UNDATED), (f"{farthest}{AFTER_ID}", "~")
 
 
 def _oldest(connection: sqlite3.Connection, asked: Question, farthest: str) -> datetime | None:
@@ -176,7 +213,7 @@ def _oldest_made(
         where {asked.which} and {asked.key} > ? and {asked.key} < ? and {created} <= ?
         order by 1 limit {_LOOKED_AT}
     """
-    undated = (("", UNDATED), (f"{farthest}{AFTER_ID}", "~"))
+    undated = _undated(farthest)
     rows = [row for each in undated for row in connection.execute(statement, (*each, farthest))]
     return _first_time(sorted(time for (time,) in rows))
 

@@ -13,7 +13,7 @@ from headway.adapters.sqlite.reader import Readers
 from headway.adapters.sqlite.rows import seconds
 from headway.adapters.sqlite.selecting import as_read, put, read_row
 from headway.adapters.sqlite.statements import as_json
-from headway.adapters.sqlite.stuck import Expressions
+from headway.adapters.sqlite.stuck import Expressions, literal
 from headway.adapters.sqlite.writer import Writer
 from headway.core.document import STATUS, moment
 from headway.core.lifecycle import Lifecycle, State
@@ -26,6 +26,16 @@ _TAKEN = f"select id from headway_documents where {_AMONG}"
 _MOVE = f"update headway_documents set collection = ? where {_AMONG}"
 _NOTE = "insert into headway_notes (at, body) values (?, ?)"
 _NOTES = "select body from headway_notes where at < ? order by at desc, id desc limit ?"
+_COLLECTIONS = """
+with recursive names (name) as (
+    select min(collection) from headway_documents
+    union all
+    select (select min(collection) from headway_documents where collection > name)
+    from names where name is not null
+)
+select name from names where name is not null
+"""
+"""From one to the next by their index: most documents are not looked at."""
 _ENTRY = msgspec.json.Decoder(Document)
 
 
@@ -50,6 +60,9 @@ class SqliteDesk:
             if len(rows) < page:
                 return
             after = rows[-1][0]
+
+    async def collections(self) -> Sequence[str]:
+        return [name for (name,) in await self._rows(_COLLECTIONS, ())]
 
     async def _rows(self, statement: str, values: tuple[Any, ...]) -> list[tuple[Any, ...]]:
         return await self._readers.run(lambda c: c.execute(statement, values).fetchall())
@@ -103,6 +116,9 @@ def _page(lifecycle: Lifecycle, states: Sequence[State]) -> str:
     if not words & {State.PROCESSED, State.FOREIGN}:
         named = ", ".join(f"'{state}'" for state in sorted(words))
         wanted = f"and +({Expressions(lifecycle).stage}) in ({named})"
+    elif lifecycle.flag is None and State.PROCESSED not in words:
+        done = ", ".join(map(literal, lifecycle.processed_words))
+        wanted = f"and coalesce({Expressions(lifecycle).word} not in ({done}), true)"
     return f"""
         select id, body from headway_documents
         where collection = ? and id > ? {wanted} order by id limit ?

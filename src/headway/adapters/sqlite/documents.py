@@ -12,9 +12,9 @@ from headway.adapters.sqlite.reader import Readers
 from headway.adapters.sqlite.selecting import OVER, PUT, read_row
 from headway.adapters.sqlite.statements import as_json, insert
 from headway.adapters.sqlite.writer import Writer
-from headway.core.beginning import Beginning, Begun, How, begun
+from headway.core.beginning import Beginning, Begun, How, begun_together
 from headway.core.changes import Changes, wanted
-from headway.core.document import LEASE_TOKEN, LEASE_UNTIL
+from headway.core.document import LEASE_TOKEN, LEASE_UNTIL, WAITING
 from headway.core.travel import instant
 from headway.core.writes import Document, Write, matches
 
@@ -49,7 +49,12 @@ class SqliteDocuments:
         return await self._writer.run(lambda c: [_begin(c, beginning) for beginning in beginnings])
 
     async def renew(self, collection: str, tokens: Mapping[str, str], until: datetime) -> int:
-        return await self._writer.run(lambda c: _renew(c, collection, tokens, until))
+        changes = {LEASE_UNTIL: instant(until)}
+        return await self._writer.run(lambda c: _change(c, collection, tokens, changes))
+
+    async def leave(self, collection: str, tokens: Mapping[str, str], until: datetime) -> int:
+        changes = {LEASE_TOKEN: WAITING, LEASE_UNTIL: instant(until)}
+        return await self._writer.run(lambda c: _change(c, collection, tokens, changes))
 
 
 def fetch_for(connection: sqlite3.Connection, writes: Iterable[Write]) -> Changes:
@@ -78,7 +83,7 @@ def _fetch(
 def _begin(connection: sqlite3.Connection, beginning: Beginning) -> dict[str, Begun]:
     collection = beginning.lifecycle.collection
     found = _fetch(connection, collection, beginning.ids)
-    answers = {one: begun(found[one], beginning) for one in beginning.ids if one in found}
+    answers = begun_together(found, beginning)
     rows = [
         (collection, one, as_json(answer.document))
         for one, answer in answers.items()
@@ -88,12 +93,13 @@ def _begin(connection: sqlite3.Connection, beginning: Beginning) -> dict[str, Be
     return answers
 
 
-def _renew(
-    connection: sqlite3.Connection, collection: str, tokens: Mapping[str, str], until: datetime
+def _change(
+    connection: sqlite3.Connection, collection: str, tokens: Mapping[str, str], changes: Document
 ) -> int:
+    """Change documents that still bear their tokens."""
     found = _fetch(connection, collection, list(tokens))
     rows = [
-        (collection, one, as_json({**document, LEASE_UNTIL: instant(until)}))
+        (collection, one, as_json({**document, **changes}))
         for one, document in found.items()
         if document.get(LEASE_TOKEN) == tokens[one]
     ]

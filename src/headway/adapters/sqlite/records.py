@@ -13,10 +13,9 @@ from headway.adapters.sqlite.reader import Readers
 from headway.adapters.sqlite.rows import instant, seconds
 from headway.adapters.sqlite.statements import as_json, insert
 from headway.adapters.sqlite.writer import Writer
-from headway.core.errors import KeyTakenError
 from headway.core.letter import Letter, letter_id, requeued_letter
 from headway.ports.bus import Message
-from headway.ports.records import DoneRecord, Ended, as_duplicate, is_same_or_done
+from headway.ports.records import DoneRecord, Ended, own_end
 
 _COLUMNS = "key, operation, queue, generation, ended, at, letter, failed_queue, held"
 _INTO = f"or ignore into headway_done ({_COLUMNS})"
@@ -174,11 +173,9 @@ def is_duplicate(connection: sqlite3.Connection, record: DoneRecord, generation:
     found = connection.execute(f"{_READ} where key = ?", (record.key,)).fetchone()
     if found is None:
         return False
-    before = _record(found)
-    if not is_same_or_done(before, record.queue, record.operation):
-        raise KeyTakenError(record.key, before.operation)
-    if (before.queue, before.operation) != (record.queue, record.operation):
-        write(connection, [row_of(as_duplicate(record), generation)])
+    end = own_end(_record(found), record)
+    if end is not None:
+        write(connection, [row_of(end, generation)])
     return True
 
 

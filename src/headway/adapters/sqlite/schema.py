@@ -7,13 +7,14 @@ it bears none.
 
 import sqlite3
 from contextlib import closing
+from itertools import chain
 
 from headway.adapters.sqlite.connection import Connection, Location, connect
 
 APPLICATION = 0x48647779
 """What marks a file as ours: "Hdwy"."""
-VERSION = 2
-"""1: everything but what sweepers and operators keep."""
+VERSION = 3
+"""1: everything but what sweepers and operators keep. 2: everything but sequences."""
 
 _TABLES = (
     """
@@ -131,6 +132,33 @@ _SINCE_2 = (
     "create index headway_notes_at on headway_notes (at)",
 )
 
+_SINCE_3 = (
+    # A key that holds nothing has no due time, and a marker is all that an idle one has.
+    """
+    create table headway_sequences (
+        family text not null, key text not null, marker integer, state text, due real,
+        primary key (family, key)
+    ) without rowid
+    """,
+    """
+    create index headway_sequences_due on headway_sequences (family, due, key)
+    where due is not null
+    """,
+    """
+    create table headway_held (
+        family text not null,
+        key text not null,
+        position integer not null,
+        step integer not null,
+        begins integer not null,
+        since real not null,
+        attempts integer not null,
+        payload not null,
+        primary key (family, key, position)
+    ) without rowid
+    """,
+)
+
 
 def open_file(location: Location, *, synchronous: str | None = None) -> Connection:
     """Connect to the file, with the tables in it."""
@@ -189,7 +217,7 @@ def prepare(connection: sqlite3.Connection, location: Location) -> None:
 
 
 def _make(connection: sqlite3.Connection, since: int = 0) -> None:
-    for statement in _SINCE_2 if since else (*_TABLES, *_SINCE_2):
+    for statement in chain.from_iterable((_TABLES, _SINCE_2, _SINCE_3)[since:]):
         connection.execute(statement)
 
 

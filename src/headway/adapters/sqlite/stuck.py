@@ -15,6 +15,7 @@ from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 
 from headway.core.document import (
+    ATTEMPT_COUNT,
     CLAIM_TOKEN,
     CLAIM_UNTIL,
     FARTHEST_AHEAD,
@@ -62,7 +63,7 @@ class Expressions:
     """
 
     def __init__(self, lifecycle: Lifecycle) -> None:
-        self._collection = _literal(lifecycle.collection)
+        self._collection = literal(lifecycle.collection)
         stage = _stage(lifecycle)
         leased = f"{stage} = '{State.PENDING}'"
         claimed = f"{stage} in ('{State.PENDING}', '{State.FAILED}')"
@@ -72,6 +73,9 @@ class Expressions:
         self.lease = self._of_ours(_held(LEASE_TOKEN, LEASE_UNTIL, leased))
         self.claim = self._of_ours(_held(CLAIM_TOKEN, CLAIM_UNTIL, claimed))
         self.created = self._of_ours(f"else {_time(lifecycle.created)}")
+        self.word = self._of_ours(f"else {_value(STATUS)}")
+        is_number = f"json_type(body, {_path(ATTEMPT_COUNT)}) in ('integer', 'real')"
+        self.attempts = self._of_ours(f"when {is_number} then {_value(ATTEMPT_COUNT)}")
 
     def _of_ours(self, then: str) -> str:
         """Ask something only of what is in the collection, and can be asked. In this order."""
@@ -161,8 +165,8 @@ def _stage(lifecycle: Lifecycle) -> str:
     given_up = f"when '{lifecycle.given_up_word}' then '{State.GIVEN_UP}'"
     if lifecycle.flag is None:
         words = [word for word in lifecycle.pending_words if word is not None]
-        pending = " ".join(f"when {_literal(word)} then '{State.PENDING}'" for word in words)
-        status = f"coalesce({_value(STATUS)}, {_literal(words[0])})"
+        pending = " ".join(f"when {literal(word)} then '{State.PENDING}'" for word in words)
+        status = f"coalesce({_value(STATUS)}, {literal(words[0])})"
         return f"case {status} {pending} {failed} {given_up} end"
     failed_last = f"{_time(LAST_FAILED_AT)} >= coalesce({_time(LAST_ATTEMPT_TIME)}, '')"
     by_time = f"case when {failed_last} then '{State.FAILED}' else '{State.PENDING}' end"
@@ -198,8 +202,9 @@ def _is_nameable(field: str) -> bool:
 
 
 def _path(field: str) -> str:
-    return _literal(f'$."{field}"')
+    return literal(f'$."{field}"')
 
 
-def _literal(text: str) -> str:
+def literal(text: str) -> str:
+    """Write a text as SQL does."""
     return "'" + text.replace("'", "''") + "'"

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from headway.apps.cli import config, demo, documents, failed, ledger
+from headway.apps.cli import config, demo, documents, failed, ledger, order, uptime
 from headway.apps.cli.publish import publish
 from headway.apps.cli.refusals import said_in_one_line
 from headway.apps.cli.run import run as run_command
@@ -25,6 +25,8 @@ app.add_typer(demo.app, name="demo")
 app.add_typer(documents.app, name="documents")
 app.add_typer(failed.app, name="failed")
 app.add_typer(ledger.app, name="ledger")
+app.add_typer(order.app, name="order")
+app.add_typer(uptime.app, name="uptime")
 app.command(name="publish")(publish)
 app.command(name="run")(run_command)
 app.command(name="sweep")(sweep)

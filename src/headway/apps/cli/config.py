@@ -8,16 +8,19 @@ from typing import Annotated
 import typer
 
 from headway.assembly.settings import (
+    SEQUENCES,
     SERVICES,
+    EngineSettings,
     engine_settings,
     environment,
     retry_config,
     sweep_settings,
 )
-from headway.core.engine_url import AmqpUrl
+from headway.core.engine_url import AmqpUrl, SqliteUrl
 from headway.core.policy import RETRY_SETTINGS, RetryConfig
 from headway.core.secrets import hidden
 from headway.systems.ledger.settings import LedgerSettings
+from headway.systems.uptime.settings import UptimeSettings
 
 app = typer.Typer(help="Settings.", no_args_is_help=True)
 
@@ -37,6 +40,7 @@ def show(
         | _retry(retry_config())
         | sweep_settings().in_force()
         | LedgerSettings.from_mapping(environment()).in_force()
+        | UptimeSettings.from_mapping(environment()).in_force()
     )
     if as_json:
         typer.echo(json.dumps(settings, indent=2))
@@ -56,10 +60,18 @@ def _engine() -> dict[str, str]:
     return {
         "HEADWAY_BUS": hidden(engine.url),
         **(beside if is_broker else {}),
+        SEQUENCES: hidden(settings.get(SEQUENCES) or _in_file(engine)),
         SERVICES: settings.get(SERVICES) or "none",
         "METRICS_BACKEND": settings.get("METRICS_BACKEND") or "noop",
         "ERROR_REPORTER_TYPE": settings.get("ERROR_REPORTER_TYPE") or "noop",
     }
+
+
+def _in_file(engine: EngineSettings) -> str:
+    """Say where sequences are if nothing was said of them."""
+    if isinstance(engine.bus, SqliteUrl):
+        return engine.url
+    return engine.store_url if isinstance(engine.store, SqliteUrl) else "none"
 
 
 def _retry(config: RetryConfig) -> dict[str, str]:

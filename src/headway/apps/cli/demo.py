@@ -5,6 +5,7 @@ import shutil
 import signal
 import sys
 import textwrap
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -65,6 +66,32 @@ def ledger(
         typer.echo("\n" + _explained(shortcomings, acts[-1].report.at_once_rate))
         typer.echo(f"\n{_NEXT}")
     raise typer.Exit(NOT_AS_PROMISED if shortcomings else 0)
+
+
+@app.command()
+def uptime(
+    subscriptions: Annotated[
+        int, typer.Option(min=10, metavar="NUMBER", help="How many sites are checked.")
+    ] = 400,
+    backlog: Annotated[
+        int, typer.Option(min=1, max=6, metavar="MINUTES", help="How long nobody consumes.")
+    ] = 3,
+    seed: Annotated[int, typer.Option(metavar="NUMBER", help="Another one, another course.")] = 4,
+    picture: Annotated[
+        str, typer.Option(metavar="FILE", help="Where the picture goes, as SVG; -: nowhere.")
+    ] = "uptime-demo.svg",
+    as_json: Annotated[bool, typer.Option("--json", help="Figures for machines.")] = False,
+) -> None:
+    """Process the same results in plain order of arrival and in their own, and compare.
+
+    Exit code 0: every criterion is met; 1: one is not; 2: it could not start.
+    """
+    from headway.apps.cli.demo_uptime import show_uptime  # noqa: PLC0415 (a fast start)
+    from headway.systems.uptime.demo.scenario import Scenario  # noqa: PLC0415 (the same)
+
+    scenario = Scenario(subscriptions=subscriptions, backlog=60 * backlog, seed=seed)
+    file = None if picture == "-" else Path(picture)
+    show_uptime(scenario, picture_file=file, machine=as_json)
 
 
 def _end_servers_on_the_way_out() -> None:

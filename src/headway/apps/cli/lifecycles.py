@@ -1,12 +1,12 @@
 """By which rules the documents of a collection are judged."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
 
 from headway.assembly.loading import load_services
 from headway.assembly.settings import named_services, sweep_settings
-from headway.core.decision import archive_of
+from headway.core.decision import archive_of, archived_from
 from headway.core.errors import ConfigurationError
 from headway.core.lifecycle import Lifecycle
 from headway.core.showing import shown
@@ -42,6 +42,22 @@ def targets_of(names: Sequence[str]) -> TargetOf:
     except ConfigurationError:  # nothing is swept, or a sweep would say what has to be mended
         targets = {}
     return targets.get
+
+
+def is_declared(names: Sequence[str], collection: str) -> bool:
+    """Say whether a service says how the documents of a collection say where they are."""
+    return collection in _declared(load_services(names or named_services()))
+
+
+def swept_by(names: Sequence[str], target_of: TargetOf) -> Callable[[str], bool]:
+    """Give what says whether anybody sweeps a collection: nobody can tell without any service."""
+    is_known = bool(names or named_services())
+
+    def is_swept(collection: str) -> bool:
+        of = archived_from(collection)  # which is said of an archive in other words
+        return not is_known or of is not None or target_of(collection) is not None
+
+    return is_swept
 
 
 def _declared(services: Sequence[Service]) -> Mapping[str, Lifecycle]:

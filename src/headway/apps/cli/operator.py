@@ -1,15 +1,17 @@
-"""Failed queues and documents in the hands of whoever typed the command."""
+"""Failed queues, documents and orders in the hands of whoever typed the command."""
 
 import getpass
 import os
 import platform
 from collections.abc import Sequence
 
-from headway.apps.cli.lifecycles import rules_of, targets_of
+from headway.apps.cli.lifecycles import rules_of, swept_by, targets_of
 from headway.assembly.retrying import CHANCE, CLOCK
 from headway.ports.engine import Engine
+from headway.ports.sequences import SequenceDesk
 from headway.runtime.documents import StoredDocuments
 from headway.runtime.failed import FailedQueues
+from headway.runtime.order import ResultOrder
 
 
 def failed_queues(engine: Engine) -> FailedQueues:
@@ -19,14 +21,21 @@ def failed_queues(engine: Engine) -> FailedQueues:
 
 def stored_documents(engine: Engine, services: Sequence[str] = ()) -> StoredDocuments:
     """Give the documents, with lifecycles as services declare them; every change is recorded."""
+    target_of = targets_of(services)
     return StoredDocuments(
         engine,
         CLOCK,
         CHANCE,
         who=_who(),
         rule_of=rules_of(services),
-        target_of=targets_of(services),
+        target_of=target_of,
+        is_swept=swept_by(services, target_of),
     )
+
+
+def result_order(desk: SequenceDesk) -> ResultOrder:
+    """Give the order of results; every change is recorded under the user's name."""
+    return ResultOrder(desk, who=_who())
 
 
 def _who() -> str:

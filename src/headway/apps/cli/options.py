@@ -10,6 +10,18 @@ BusOption = Annotated[
         "--bus", metavar="URL", help="The engine. [default: HEADWAY_BUS, or sqlite:///headway.db]"
     ),
 ]
+MetricsPortOption = Annotated[
+    int | None,
+    typer.Option(
+        min=0,
+        max=65_535,
+        metavar="NUMBER",
+        help="Serve /metrics on this port of localhost. [default: do not]",
+    ),
+]
+MetricsHostOption = Annotated[
+    str, typer.Option(metavar="ADDRESS", help="Address to serve /metrics on.")
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="A list of objects, for machines.")]
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")]
 YesOption = Annotated[bool, typer.Option("--yes", "--confirm", help="Do not ask.")]

@@ -6,18 +6,14 @@ from typing import Annotated
 import typer
 
 from headway.apps.cli.logs import LogFormat, write_logs
+from headway.apps.cli.options import BusOption, MetricsHostOption, MetricsPortOption
 
 _SERVICES = "The services, as MODULE:SERVICE; a MODULE alone stands for all of its own."
 
 
 def run(  # noqa: PLR0917 (typer gives them by name)
     services: Annotated[list[str], typer.Argument(metavar="MODULE:SERVICE...", help=_SERVICES)],
-    bus: Annotated[
-        str | None,
-        typer.Option(
-            metavar="URL", help="The engine. [default: HEADWAY_BUS, or sqlite:///headway.db]"
-        ),
-    ] = None,
+    bus: BusOption = None,
     workers: Annotated[int, typer.Option(min=1, max=256, metavar="NUMBER", help="Processes.")] = 1,
     concurrency: Annotated[
         int,
@@ -47,18 +43,8 @@ def run(  # noqa: PLR0917 (typer gives them by name)
             "--requeue-at-start", help="Sweep once for stuck documents before taking events."
         ),
     ] = False,
-    metrics_port: Annotated[
-        int | None,
-        typer.Option(
-            min=0,
-            max=65_535,
-            metavar="NUMBER",
-            help="Serve /metrics on this port of localhost. [default: do not]",
-        ),
-    ] = None,
-    metrics_host: Annotated[
-        str, typer.Option(metavar="ADDRESS", help="Address to serve /metrics on.")
-    ] = "127.0.0.1",
+    metrics_port: MetricsPortOption = None,
+    metrics_host: MetricsHostOption = "127.0.0.1",
     log_format: Annotated[
         LogFormat, typer.Option(help="JSON lines, or short ones; auto: by the terminal.")
     ] = LogFormat.AUTO,

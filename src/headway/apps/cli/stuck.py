@@ -13,7 +13,7 @@ from headway.apps.cli.screen import harmless, show_indented
 from headway.core.decision import archived_from
 from headway.core.showing import shown
 from headway.core.sweep import GiveUp, Leave, Requeue, Why
-from headway.runtime.documents_stuck import UNFIT, Standing, StuckReport
+from headway.runtime.documents_stuck import MOST_FOREIGN, UNFIT, UNSWEPT, Standing, StuckReport
 
 _STEPS = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
 _ROUGHLY = 2
@@ -27,6 +27,7 @@ _SUMMARY = {
     "requeue": "the next sweep requeues them",
     "give up": "they have had all their attempts, the next sweep gives them up",
     UNFIT: "no event can be made of them: mend them or rebuild=, or archive them with --stuck",
+    UNSWEPT: "nobody sweeps them: no handler of these services has documents= for them",
     Why.BACKOFF.value: "they wait for their backoff",
     Why.SCHEDULED.value: "they wait for the time that a person set",
     Why.LEASED.value: "a worker has them, or died just now",
@@ -50,6 +51,12 @@ def show_standings(report: StuckReport, now: datetime) -> None:
         typer.echo(f"{report.given_up:>6} given up: {kinds(report.given_up_errors)}")
     if report.young:
         typer.echo(f"{report.young:>6} new: never attempted, and too young to be called stuck")
+    if report.foreign:
+        more = " or more" * (report.foreign >= MOST_FOREIGN)
+        typer.echo(
+            f"{report.foreign:>6}{more} foreign: their status is not one of ours, so nobody sweeps "
+            f"them: headway documents export {name} --status foreign"
+        )
     if of is not None:
         typer.echo(
             f"\nThis is the archive of {shown(of)}, which nobody sweeps:\n"
@@ -64,6 +71,16 @@ def show_standings(report: StuckReport, now: datetime) -> None:
             f"  the data is corrupt  headway documents archive {name} --all, or purge\n"
             "  not known yet        leave it"
         )
+
+
+def warn_of_flag(collection: str, flag: str) -> None:
+    """Warn where something else than the status may say what is processed."""
+    typer.echo(
+        f"Documents of {shown(collection)} have no status but a field {shown(flag)}, which is true "
+        "or false. If that says what is processed, all this is wrong: name the service that "
+        "declares it (--service MODULE:SERVICE, or HEADWAY_SERVICES).",
+        err=True,
+    )
 
 
 def _show(
@@ -123,8 +140,8 @@ def _show_paragraph(console: Console, cells: Mapping[str, str]) -> None:
 
 
 def _sweep(standing: Standing, now: datetime) -> str:
-    if standing.unfit:
-        return f"leave it: {standing.unfit}"
+    if standing.unswept or standing.unfit:
+        return f"leave it: {UNSWEPT if standing.unswept else standing.unfit}"
     match standing.prospect.judgement:
         case Requeue(again=True):
             return "send it again now"

@@ -5,7 +5,12 @@ from typing import Annotated
 import typer
 
 from headway.apps.cli.logs import LogFormat
-from headway.apps.cli.options import BusOption, DryRunOption
+from headway.apps.cli.options import (
+    BusOption,
+    DryRunOption,
+    MetricsHostOption,
+    MetricsPortOption,
+)
 
 _SERVICES = (
     "The services, as MODULE:SERVICE; a MODULE alone stands for all of its own. "
@@ -42,18 +47,8 @@ def sweep(  # noqa: PLR0917 (typer gives them by name)
     as_json: Annotated[
         bool, typer.Option("--json", help="For each run a list of objects, for machines.")
     ] = False,
-    metrics_port: Annotated[
-        int | None,
-        typer.Option(
-            min=0,
-            max=65_535,
-            metavar="NUMBER",
-            help="Serve /metrics on this port of localhost. [default: do not]",
-        ),
-    ] = None,
-    metrics_host: Annotated[
-        str, typer.Option(metavar="ADDRESS", help="Address to serve /metrics on.")
-    ] = "127.0.0.1",
+    metrics_port: MetricsPortOption = None,
+    metrics_host: MetricsHostOption = "127.0.0.1",
     log_format: Annotated[
         LogFormat, typer.Option(help="JSON lines, or short ones; auto: by the terminal.")
     ] = LogFormat.AUTO,

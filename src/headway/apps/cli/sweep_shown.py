@@ -23,8 +23,9 @@ _WHY = {
     Skip.SETTLED: "they have ended, or are not ours",
     Skip.CHANGED: "somebody else changed them first",
     Skip.HELD_BACK: "they are over the limit of one run, and come in later ones",
-    Skip.DOWN: "what their events depend on is down",
+    Skip.DOWN: "what their events depend on is down, or their service is paused",
     Skip.CIRCUIT: "too many leases are over at once: heartbeats must have failed",
+    Skip.REFUSED: "their store does not let them be changed",
 }
 
 
@@ -82,8 +83,8 @@ def show_preview(seen: Preview) -> None:
         f"{shown(seen.collection)}: {many(seen.requeue.count, 'document')} would be requeued, "
         f"{seen.give_up.count} given up; {seen.stuck} {'is' if seen.stuck == 1 else 'are'} stuck"
     )
-    if seen.left_alone is not None:
-        typer.echo(f"  none of them now: {_WHY[Skip.DOWN]}")
+    if seen.is_down:
+        typer.echo(f"  one of them now, as a probe: {_WHY[Skip.DOWN]}")
     _line("requeue", seen.requeue)
     _line("give up", seen.give_up)
     for why, listed in seen.skipped.items():
@@ -118,7 +119,7 @@ def preview_fields(seen: Preview) -> dict[str, Any]:
             kind: {**_listed(listed), "error": listed.error} for kind, listed in seen.errors.items()
         },
         "limit": seen.limit,
-        "down": seen.left_alone is not None,
+        "down": seen.is_down,
     }
 
 

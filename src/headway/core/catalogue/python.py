@@ -46,6 +46,7 @@ OWN = (
                 "headway.core.errors.TransactionEndedError",
                 "headway.core.errors.TransactionRolledBackError",
                 "headway.core.errors.UnsendableError",
+                "headway.core.errors.UnstorableError",
             }
         ),
     ),

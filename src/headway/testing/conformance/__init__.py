@@ -7,7 +7,8 @@ each suite:
 
 and so on: BusConformance, CommitConformance, RecordsConformance, DocumentsConformance,
 LettersConformance, PlacesConformance, each in the module of its name. For an engine with a store
-also CandidatesConformance, DeskConformance, LeasesConformance and TotalsConformance.
+also CandidatesConformance, DeskConformance, LeasesConformance and TotalsConformance; and
+LockedConformance where others can lock single documents.
 
 The methods are plain coroutines: run them with pytest-asyncio in its automatic mode.
 """
@@ -32,12 +33,18 @@ _MODULES = (
     "claims",
     "claim_ends",
     "candidates",
+    "locked",
     "desk",
     "leases",
     "totals",
     "letters",
     "counting",
     "whereabouts",
+    "ordering",
+    "order",
+    "flights",
+    "gaps",
+    "late",
 )
 
 with contextlib.suppress(ImportError):

@@ -14,9 +14,11 @@ from headway.core.document import (
     LEASE_UNTIL,
     STATUS,
     SWEEP_GENERATION,
+    WAITING,
 )
 from headway.core.errors import ConditionLostError
 from headway.core.lifecycle import Lifecycle
+from headway.core.sweep import Leave, Requeue, SweepRule, Why, judge
 from headway.core.writes import InsertNew, Update
 from headway.ports.engine import Engine
 from headway.testing.conformance.examples import opened, wrote
@@ -105,8 +107,10 @@ class BeginningConformance:
         engines = [await holding(harness, {"_id": "1"}, {"_id": "2"}), await opened(harness)]
         now = harness.clock.now()
 
+        patient = Lifecycle("docs", max_attempts=100)
+
         def beginning(operation: str, *ids: str) -> Beginning:
-            return Beginning(lifecycle=DOCS, ids=ids, operation=operation, now=now)
+            return Beginning(lifecycle=patient, ids=ids, operation=operation, now=now)
 
         await asyncio.gather(
             *(
@@ -146,7 +150,7 @@ class BeginningConformance:
         assert begun["2"].document[ATTEMPT_COUNT] == 1
         assert begun["2"].document[STATUS] == "pending"
         assert (await engine.documents.fetch("docs", ["1"]))["1"] == processed
-        reset = Update("docs", "1", {"status": "new"}, {"status": "processed"})
+        reset = Update("docs", "1", {"status": "pending"}, {"status": "processed"})
         await wrote(harness, engine, reset)
         begun = await begin(harness, engine, ["1"], "a")
         assert begun["1"].document[ATTEMPT_COUNT] == 3
@@ -170,7 +174,81 @@ class BeginningConformance:
         deliberate = await begin(harness, engine, ["1"], "a", deliberate=True)
         assert deliberate["1"].how is How.BEGUN
 
+    async def test_what_has_had_all_its_attempts_is_over(self, harness: EngineHarness) -> None:
+        spent = {"_id": "1", STATUS: "failed", ATTEMPT_COUNT: 3, LAST_OPERATION: "c"}
+        engine = await holding(harness, spent)
+        late = await begin(harness, engine, ["1"], "d")
+        assert (late["1"].how, late["1"].document) == (How.OVER, spent)
+        same = await begin(harness, engine, ["1"], "c")
+        assert (same["1"].how, same["1"].document[ATTEMPT_COUNT]) == (How.BEGUN, 3)
+        deliberate = await begin(harness, engine, ["1"], "d", deliberate=True)
+        assert (deliberate["1"].how, deliberate["1"].document[ATTEMPT_COUNT]) == (How.BEGUN, 4)
+
+    async def test_what_others_say_in_a_status_is_left_alone(self, harness: EngineHarness) -> None:
+        theirs: list[dict[str, Any]] = [
+            {"_id": "1", STATUS: "cancelled"}, {"_id": "2", STATUS: ["odd"]}
+        ]  # fmt: skip
+        engine = await holding(harness, *theirs, {"_id": "3"})
+        lifecycle = Lifecycle("docs", lease=MINIMUM_LEASE)
+        begun = await begin(harness, engine, ["1", "2", "3"], "a", lifecycle, token="ours")
+        hows = [begun[one].how for one in ("1", "2", "3")]
+        assert hows == [How.FOREIGN, How.FOREIGN, How.BEGUN]
+        stored = await engine.documents.fetch("docs", ["1", "2"])
+        assert [stored["1"], stored["2"]] == theirs
+
     # Leases
+
+    async def test_who_has_to_wait_for_one_document_begins_with_none(
+        self, harness: EngineHarness
+    ) -> None:
+        lifecycle = Lifecycle("docs", lease=max(harness.moment * 10, MINIMUM_LEASE))
+        engine = await holding(harness, {"_id": "1"}, {"_id": "2"}, {"_id": "3"})
+        now = harness.clock.now().replace(microsecond=0)
+
+        def beginning(operation: str, *ids: str) -> Beginning:
+            return Beginning(
+                lifecycle=lifecycle, ids=ids, operation=operation, now=now, token=operation
+            )
+
+        first, both, last = await engine.documents.begin(
+            [beginning("a", "2"), beginning("b", "1", "2", "3"), beginning("c", "3")]
+        )
+        assert (first["2"].how, last["3"].how) == (How.BEGUN, How.BEGUN)
+        hows = {one: answer.how for one, answer in both.items()}
+        assert hows == {"1": How.WAITS, "2": How.BUSY, "3": How.WAITS}
+        stored = await engine.documents.fetch("docs", ["1", "2", "3"])
+        assert stored["1"] == {"_id": "1"}
+        assert [stored[one][LAST_OPERATION] for one in ("2", "3")] == ["a", "c"]
+        assert stored["3"][ATTEMPT_COUNT] == 1
+
+    async def test_nobody_waits_for_a_lease_that_ends_in_years(
+        self, harness: EngineHarness
+    ) -> None:
+        far = {"_id": "1", LEASE_TOKEN: "theirs", LEASE_UNTIL: "2099-01-01T00:00:00Z"}
+        engine = await holding(harness, far)
+        lifecycle = Lifecycle("docs", lease=MINIMUM_LEASE)
+        begun = await begin(harness, engine, ["1"], "a", lifecycle, token="ours")
+        assert (begun["1"].how, begun["1"].document[LEASE_TOKEN]) == (How.BEGUN, "ours")
+
+    async def test_what_is_left_to_its_event_is_free_for_it(self, harness: EngineHarness) -> None:
+        lifecycle = Lifecycle("docs", lease=MINIMUM_LEASE)
+        engine = await holding(harness, {"_id": "1"}, {"_id": "2"})
+        now = harness.clock.now().replace(microsecond=0)
+        await begin(harness, engine, ["1", "2"], "a", lifecycle, token="ours", now=now)
+        until = now + MINIMUM_LEASE * 600
+        tokens = {"1": "ours", "2": "others", "3": "ours"}
+        assert await engine.documents.leave("docs", tokens, until) == 1
+        assert await engine.documents.leave("docs", {}, until) == 0
+        stored = await engine.documents.fetch("docs", ["1", "2"])
+        assert [stored[one][LEASE_TOKEN] for one in ("1", "2")] == [WAITING, "ours"]
+        assert time_of(stored["1"][LEASE_UNTIL]) == until
+        assert await engine.documents.renew("docs", {"1": "ours"}, now) == 0
+        rule = SweepRule(lifecycle=lifecycle, base_delay=timedelta(seconds=1))
+        assert judge(stored["1"], rule, until - TICK) == Leave(Why.LEASED)
+        assert isinstance(judge(stored["1"], rule, until), Requeue)
+        again = await begin(harness, engine, ["1"], "a", lifecycle, token="others", now=now)
+        assert again["1"].how is How.BEGUN
+        assert again["1"].document[ATTEMPT_COUNT] == 1
 
     async def test_a_lease_keeps_others_out_until_it_ends(self, harness: EngineHarness) -> None:
         lifecycle = Lifecycle("docs", lease=max(harness.moment * 10, MINIMUM_LEASE))

@@ -1,6 +1,8 @@
 """What every store does for a sweeper."""
 
 import asyncio
+from dataclasses import replace
+from datetime import timedelta
 
 from headway.core.lifecycle import Lifecycle
 from headway.core.sweep import SweepRule
@@ -69,6 +71,26 @@ class CandidatesConformance(ViewsConformance, ClaimsConformance, ClaimEndsConfor
         await wrote(harness, engine, InsertNew("docs", more))
         tally = await candidates.tally(RULE, now)
         assert tally == Tally(stuck=8 + 2 * len(odd), given_up=1, oldest=oldest)
+
+    async def test_what_is_only_young_is_not_counted_as_stuck(self, harness: EngineHarness) -> None:
+        now = whole_second(harness)
+        made = instant(now - MINUTE)
+        _, candidates = await stuck(
+            harness,
+            {"_id": "young", "status": "pending", "attemptCount": 0, "createdAt": made},
+            {"_id": "no status", "createdAt": made},
+            {"_id": "naive", "createdAt": naive(now - MINUTE)},
+            {"_id": "odd", "createdAt": made, "lastAttemptTime": "some day", "attemptCount": "9"},
+            {"_id": "attempted", "createdAt": made, "attemptCount": 1},
+            {"_id": "failed", "createdAt": made, "status": "failed"},
+            {"_id": "grown up", "createdAt": instant(now - 16 * MINUTE)},
+            {"_id": "not yet made", "createdAt": instant(now + DAY)},
+            {"_id": "nothing known"},
+        )
+        for rule, number in ((RULE, 5), (FLAGGED, 5), (replace(RULE, grace=30 * MINUTE), 4)):
+            assert (await candidates.tally(rule, now)).stuck == number
+        strict = replace(RULE, grace=timedelta())
+        assert (await candidates.tally(strict, now)).stuck == 9
 
     async def test_where_no_time_is_known_no_oldest_is_named(self, harness: EngineHarness) -> None:
         now = whole_second(harness)

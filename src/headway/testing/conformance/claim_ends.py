@@ -4,10 +4,11 @@ import asyncio
 
 from headway.core.beginning import How
 from headway.core.sweep import given_up
-from headway.core.writes import Document
+from headway.core.travel import instant
+from headway.core.writes import Document, Update
 from headway.ports.candidates import View
 from headway.testing.conformance.beginning import begin
-from headway.testing.conformance.examples import opened
+from headway.testing.conformance.examples import opened, wrote
 from headway.testing.conformance.harness import EngineHarness
 from headway.testing.conformance.stuck import (
     CLAIM_LEASE,
@@ -94,6 +95,32 @@ class ClaimEndsConformance:
             for one in ids:
                 generation = before[one].get("sweepGeneration", 0) + 1
                 assert await stored(engine, one) == {**before[one], "sweepGeneration": generation}
+
+    async def test_what_was_settled_or_scheduled_since_a_claim_stays_so(
+        self, harness: EngineHarness
+    ) -> None:
+        now = whole_second(harness)
+        documents = [old(now, one, retryAt=None) for one in ("done", "failed", "later", "left")]
+        engine, candidates = await stuck(harness, *documents)
+        claims = [claim_of(each, now) for each in await scanned(candidates, View.UNMOVED, now)]
+        assert len(await candidates.claim(RULE, claims, "t", now, CLAIM_LEASE)) == len(documents)
+        later = instant(now + MINUTE)
+        await wrote(
+            harness,
+            engine,
+            Update("docs", "done", {"status": "processed"}),
+            Update("docs", "failed", {"status": "failed"}),
+            Update("docs", "later", {"retryAt": later}),
+        )
+        await candidates.give_back(RULE, ["done", "failed", "later", "left"], "t")
+        after = {one: await stored(engine, one) for one in ("done", "failed", "later", "left")}
+        assert {one: (each["status"], each["attemptCount"]) for one, each in after.items()} == {
+            "done": ("processed", 2), "failed": ("failed", 2),
+            "later": ("pending", 1), "left": ("pending", 1),
+        }  # fmt: skip
+        assert after["later"]["retryAt"] == comparable({"retryAt": later})["retryAt"]
+        assert after["left"].get("retryAt") is None
+        assert {each.get("claimToken") for each in after.values()} == {None}
 
     async def test_where_a_worker_has_begun_nothing_is_given_back(
         self, harness: EngineHarness

@@ -83,7 +83,7 @@ class ClaimsConformance:
         after = await stored(engine, "1")
         assert after == comparable({**document, **changes})
         assert (after["attemptCount"], after["sweepGeneration"]) == (2, 4)
-        assert after["lastOperation"] == sweep_operation("docs", "1", 4)
+        assert after["lastOperation"] == sweep_operation("docs", "1", 4, now)
         assert await stored(engine, "2") == comparable(old(now, "2"))
 
     async def test_a_claim_leaves_alone_what_it_does_not_watch(

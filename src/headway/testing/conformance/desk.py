@@ -70,6 +70,17 @@ class DeskConformance:
         assert await browsed(desk) == []
         assert await browsed(desk, *State, lifecycle=Lifecycle("no such collection")) == []
 
+    async def test_collections_are_named_in_which_there_is_a_document(
+        self, harness: EngineHarness
+    ) -> None:
+        engine, desk, _ = await with_desk(harness, {"_id": "1"}, {"_id": "2"})
+        assert list(await desk.collections()) == ["docs"]
+        for name in ("mails", "Chunks", "it's"):
+            await wrote(harness, engine, InsertNew(name, {"_id": "1"}))
+        assert list(await desk.collections()) == ["Chunks", "docs", "it's", "mails"]
+        assert await browsed(desk, *State, lifecycle=Lifecycle("nails")) == []
+        assert list(await desk.collections()) == ["Chunks", "docs", "it's", "mails"]
+
     async def test_where_a_flag_says_what_is_processed_it_is_found_so(
         self, harness: EngineHarness
     ) -> None:

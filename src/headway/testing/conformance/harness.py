@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable
+from contextlib import AbstractAsyncContextManager
 from datetime import timedelta
 from enum import StrEnum
 from typing import Any
@@ -31,6 +32,7 @@ class Capability(StrEnum):
     WORKERS = "knows how many workers are alive"
     UNSENT_RECORDS = "has records that still hold something to be sent (harness.keep_record)"
     OWN_TABLES = "gives bodies something to write to (harness.write_row, harness.rows)"
+    LOCKS = "lets others keep single documents locked (harness.locking)"
     BY_HAND = "lets a test remove an item by hand (harness.remove_by_hand)"
 
 
@@ -79,6 +81,10 @@ class EngineHarness(ABC):
     async def rows(self) -> list[str]:
         """Give the rows that `write_row` wrote and that are committed, in order."""
         raise NotImplementedError(f"{type(self).__name__}.rows()")
+
+    def locking(self, collection: str, one: str) -> AbstractAsyncContextManager[None]:
+        """Keep a document locked inside the block, as a transaction of another program does."""
+        raise NotImplementedError(f"{type(self).__name__}.locking({collection!r}, {one!r})")
 
     async def remove_by_hand(self, operation: str) -> None:
         """Remove an operation's item from its queue behind the engine's back."""

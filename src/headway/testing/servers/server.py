@@ -129,8 +129,8 @@ class Server(ABC):
         log = self.folder.path / "log"
         return Process(command, log=log, environment=self._environment(), user=self._user())
 
-    def _run(self, command: Sequence[str]) -> None:
-        """Run a tool of the server to its end."""
+    def _run(self, command: Sequence[str]) -> str:
+        """Run a tool of the server to its end, and give what it said."""
         done = subprocess.run(
             command,
             stdin=subprocess.DEVNULL,
@@ -146,6 +146,7 @@ class Server(ABC):
         )
         if done.returncode != 0:
             raise ServerError(f"{' '.join(command)} failed ({done.returncode}):\n{done.stdout}")
+        return done.stdout
 
     def _error(self, what: str) -> ServerError:
         log = self.folder.path / "log"

@@ -1,0 +1,1 @@
+"""Arroyo: results from Kafka."""

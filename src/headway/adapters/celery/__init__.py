@@ -1,0 +1,1 @@
+"""Celery: tasks that look at keys later."""

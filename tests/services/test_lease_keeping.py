@@ -1,0 +1,67 @@
+"""What a living worker holds is renewed; what could not be renewed is said, and tried again."""
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+
+from headway.adapters.memory.store import MemoryDocuments
+from headway.core.lifecycle import Lifecycle
+from headway.runtime.service import Service
+from headway.runtime.worker import Worker
+from headway.testing.trial import Trial, at_rest
+
+LEASE = timedelta(seconds=30)
+
+
+class Locking(MemoryDocuments):
+    """Documents of which others keep one locked for a while."""
+
+    locked: str = ""
+    renewals: list[list[str]]
+
+    async def renew(self, collection: str, tokens: Mapping[str, str], until: datetime) -> int:
+        free = {one: token for one, token in tokens.items() if one != self.locked}
+        self.renewals.append(sorted(free))
+        return await super().renew(collection, free, until)
+
+
+async def test_what_was_not_renewed_is_said_and_renewed_at_the_next_beat(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    service = Service("s", lifecycles=[Lifecycle("docs", lease=LEASE)])
+
+    @service.on("Made", documents=("docs", "ids"))
+    async def handle(_event: Any, _work: Any) -> None:
+        await trial.clock.wait(LEASE * 0.4)
+        documents.locked = ""
+        await trial.clock.wait(LEASE * 0.4)
+
+    trial = Trial(service)
+    documents = Locking(trial.state)
+    documents.locked, documents.renewals = "b", []
+    await trial.put("docs", {"_id": "a", "status": "pending"}, {"_id": "b", "status": "pending"})
+    for one in "ab":
+        await trial.publish("Made", {"ids": [one]})
+    worker = Worker(
+        [service],
+        replace(trial.engine, documents=documents),
+        clock=trial.clock,
+        chance=trial.chance,
+        observer=trial.facts,
+    )
+    with caplog.at_level(logging.WARNING, "headway"):
+        task = asyncio.create_task(worker.run())
+        while not at_rest(await trial.count()):
+            await trial.clock.wait(timedelta(seconds=1))
+        worker.stop()
+        await task
+    assert documents.renewals == [["a"], ["a", "b"]]
+    said = [record.getMessage() for record in caplog.records if "Leases on" in record.getMessage()]
+    assert len(said) == 1
+    assert "Leases on docs: 1 of 2 were not renewed, because another program keeps" in said[0]
+    assert {each["status"] for each in await trial.documents("docs")} == {"processed"}
