@@ -1,0 +1,162 @@
+"""Sequences on a cluster: each slot has an index of its own, so that a decision stays on one node.
+
+A name in braces that falls into the slot is found by trying. Which slots are in use is kept in
+`<prefix>:backlog_slots`, and written before the first decision about a key of the slot is made.
+"""
+
+import asyncio
+from binascii import crc_hqx
+from collections import defaultdict
+from collections.abc import Awaitable, Iterable, Iterator, Sequence
+from datetime import timedelta
+from functools import cache
+from itertools import count
+from typing import Any, TypeVar
+
+from redis.asyncio.cluster import RedisCluster
+
+from headway.adapters.redis.script import NOW, Script
+from headway.adapters.redis.sequences import AT_ONCE, WEEK, Asked, RedisSequences
+from headway.core.sequence_settings import SequenceSettings
+from headway.ports.clock import Clock
+
+T = TypeVar("T")
+
+_SLOTS = 16_384
+_TOGETHER = 32
+"""So many calls are under way at once: each has a connection, and a client has not many."""
+_MICROSECOND = timedelta(microseconds=1)
+_PEEK = (
+    NOW
+    + """
+return redis.call(
+  'ZRANGEBYSCORE', KEYS[1], '-inf', int(now), 'WITHSCORES', 'LIMIT', 0, ARGV[2]
+)
+"""
+)
+_TAKE = (
+    NOW
+    + """
+local at = redis.call('ZSCORE', KEYS[1], ARGV[3])
+if not at or tonumber(at) > now then
+  return 0
+end
+redis.call('ZADD', KEYS[1], int(now + ARGV[2]), ARGV[3])
+return 1
+"""
+)
+
+
+class ClusteredSequences(RedisSequences):
+    """As on one server; only who looks for due keys has to visit every slot that is in use."""
+
+    def __init__(
+        self,
+        client: Any,
+        settings: SequenceSettings,
+        *,
+        prefix: str = "uptime",
+        clock: Clock | None = None,
+        forget_after: timedelta = WEEK,
+    ) -> None:
+        super().__init__(client, settings, prefix=prefix, clock=clock, forget_after=forget_after)
+        self._directory = f"{prefix}:backlog_slots"
+        self._known: set[int] = set()
+        """Slots that are in the directory."""
+        self._gate = asyncio.Semaphore(_TOGETHER)
+        self._peek, self._take = Script(client, _PEEK), Script(client, _TAKE)
+
+    async def due(self, limit: int) -> Sequence[str]:
+        indexes, seen = await self._indexes(), list[tuple[float, str]]()
+        peeks = (self._peek([index], (self.now(), limit)) for index in indexes)
+        for found in await self._all(peeks):
+            seen += [(float(at), key.decode()) for key, at in _pairs(found)]
+        first = [key for _, key in sorted(seen)[:limit]]
+        lease = self.settings.lease // _MICROSECOND
+        takes = (
+            self._take([self._index_of(slot_of(key))], (self.now(), lease, key)) for key in first
+        )
+        ours = await self._all(takes)
+        return [key for key, is_ours in zip(first, ours, strict=True) if is_ours]
+
+    async def waiting(self, limit: int) -> tuple[int, Sequence[str]]:
+        indexes, first = await self._indexes(), list[tuple[float, str]]()
+        number = sum(await self._all(self.client.zcard(index) for index in indexes))
+        ranges = (self.client.zrange(index, 0, limit - 1, withscores=True) for index in indexes)
+        for entries in await self._all(ranges):
+            first += [(score, key.decode()) for key, score in entries]
+        return number, [key for _, key in sorted(first)[:limit]]
+
+    async def ask(self, what: str, asked: Sequence[Asked]) -> Sequence[Any]:
+        """Have decisions made on all nodes at once; those about one key in this order."""
+        by_slot: dict[int, list[int]] = defaultdict(list)
+        for number, (key, _, _) in enumerate(asked):
+            by_slot[slot_of(key)].append(number)
+        new = by_slot.keys() - self._known
+        if new:
+            await self.client.sadd(self._directory, *new)
+            self._known |= new
+        answers: list[Any] = [None] * len(asked)
+        parts = [
+            (slot, numbers[start : start + AT_ONCE])
+            for slot, numbers in by_slot.items()
+            for start in range(0, len(numbers), AT_ONCE)
+        ]
+
+        async def decided(slot: int, numbers: list[int]) -> None:
+            part = [asked[number] for number in numbers]
+            for number, answer in zip(
+                numbers, await self.decide(what, part, self._index_of(slot)), strict=True
+            ):
+                answers[number] = answer
+
+        await self._all(decided(slot, numbers) for slot, numbers in parts)
+        return answers
+
+    async def _all(self, calls: Iterable[Awaitable[T]]) -> list[T]:
+        async def gated(call: Awaitable[T]) -> T:
+            async with self._gate:
+                return await call
+
+        return await asyncio.gather(*map(gated, calls))
+
+    def _index_of(self, slot: int) -> str:
+        return f"{self.index}:{{{_tags()[slot]}}}"
+
+    async def _indexes(self) -> list[str]:
+        slots = await self.client.smembers(self._directory)
+        return [self._index_of(int(slot)) for slot in slots]
+
+
+def slot_of(key: str) -> int:
+    """Say in which slot a key lives: Redis looks at what is in the first pair of braces."""
+    return crc_hqx(key.partition("}")[0].encode(), 0) % _SLOTS
+
+
+def _pairs(found: Sequence[bytes]) -> Iterator[tuple[bytes, bytes]]:
+    return zip(found[::2], found[1::2], strict=True)
+
+
+@cache
+def _tags() -> dict[int, str]:
+    """Find a name for every slot."""
+    tags: dict[int, str] = {}
+    for number in count():
+        tags.setdefault(slot_of(str(number)), str(number))
+        if len(tags) == _SLOTS:
+            break
+    return tags
+
+
+def clustered_sequences(
+    url: str,
+    settings: SequenceSettings | None = None,
+    *,
+    prefix: str = "uptime",
+    clock: Clock | None = None,
+    forget_after: timedelta = WEEK,
+) -> ClusteredSequences:
+    """Give the sequences of one worker process on a cluster; the URL names any of its nodes."""
+    client = RedisCluster.from_url(url)
+    kept = settings or SequenceSettings()
+    return ClusteredSequences(client, kept, prefix=prefix, clock=clock, forget_after=forget_after)

@@ -1,0 +1,581 @@
+-- The results of each key in their order: the twin of core/sequence.py, held equal by a test.
+-- KEYS: the index of due keys, and then for each decision the state and the backlog of its key.
+-- ARGV: now ('' asks the server), what to do, and then two for each decision: what is asked, its
+-- parts joined by '|', and what is in the result.
+-- Times are microseconds. Numbers stay below 2^53, where a Lua number is exact.
+
+local floor, format, match = math.floor, string.format, string.match
+local call = redis.call
+
+local now = tonumber(ARGV[1])
+if not now then
+  local time = call('TIME')
+  now = time[1] * 1000000 + time[2]
+end
+
+local function int(number)
+  return format('%.0f', number)
+end
+
+local OFFER = '^(%d+)|([^|]*)|(%d+)|(%d+)|(%-?%d*)|(%-?%d*)$'
+
+-- Everything that can be asked. Made only when it is needed, which is seldom: see the end.
+local function machine()
+  -- The state of a key: nothing but its marker while it is idle.
+
+  local STATE = '^([^|]*)|([^|]*)|([^|]*)|([^|]*)|([^|]*)|([^|]*)|([^|]*)|([^|]*)|([^|]*)|([^|]*)|([^|]*)$'
+
+  local function load(key, backlog, text)
+    local s = { key = key, backlog = backlog, n = 0 }
+    if not text then
+      return s
+    end
+    s.text = text
+    s.marker = tonumber(text)
+    if s.marker then
+      return s
+    end
+    local marker, position, token, ends, gap, to, why, pause, parked, holds, missed = match(text, STATE)
+    if not missed then
+      error(key .. ' holds what is no state of a sequence: remove it')
+    end
+    s.marker, s.position, s.ends = tonumber(marker), tonumber(position), tonumber(ends)
+    if s.position then
+      s.token = token
+    end
+    s.gap, s.pause = tonumber(gap), tonumber(pause)
+    if missed ~= '' then
+      s.missed = {}
+      for first, last, step, over in string.gmatch(missed, '(%-?%d+),(%-?%d+),(%d+),(%d+)') do
+        s.missed[#s.missed + 1] = { tonumber(first), tonumber(last), tonumber(step), tonumber(over) }
+      end
+    end
+    s.to = tonumber(to)
+    if s.to then
+      s.why = why
+    end
+    s.parked = parked == '1'
+    if holds == '1' then
+      s.n, s.had = call('ZCARD', backlog), true
+      if s.n == 0 then -- it expired, or somebody removed it
+        s.gap, s.to, s.why, s.pause, s.parked = nil, nil, nil, nil, false
+      end
+    end
+    return s
+  end
+
+  local function text_of(number)
+    return number and int(number) or ''
+  end
+
+  local function written(s)
+    if not (s.position or s.n > 0 or s.missed or s.gap or s.to or s.pause or s.parked) then
+      return text_of(s.marker)
+    end
+    local missed = {}
+    for i, m in ipairs(s.missed or {}) do
+      missed[i] = int(m[1]) .. ',' .. int(m[2]) .. ',' .. int(m[3]) .. ',' .. int(m[4])
+    end
+    return table.concat({
+      text_of(s.marker), text_of(s.position), s.token or '', text_of(s.ends), text_of(s.gap),
+      text_of(s.to), s.why or '', text_of(s.pause), s.parked and '1' or '', s.n > 0 and '1' or '',
+      table.concat(missed, ';'),
+    }, '|')
+  end
+
+  local function save(s)
+    local text = written(s)
+    if text == '' or text == s.text then
+      return false
+    end
+    if s.parked then
+      call('SET', s.key, text) -- until a person decides
+    else
+      call('SET', s.key, text, 'PX', STATE_TTL)
+    end
+    return true
+  end
+
+  -- The held results: members 'step begins since attempts payload', by position.
+
+  local MEMBER = '^(%d+) (%d+) (%d+) (%d+) ()'
+
+  local function item(position, member)
+    local step, begins, since, attempts, from = match(member, MEMBER)
+    return {
+      position = tonumber(position), member = member, step = tonumber(step), begins = tonumber(begins),
+      since = tonumber(since), attempts = tonumber(attempts), from = from,
+    }
+  end
+
+  local function head(s)
+    if not s.first then
+      local found = call('ZRANGE', s.backlog, 0, 0, 'WITHSCORES')
+      s.first = item(found[2], found[1])
+    end
+    return s.first
+  end
+
+  local function find(s, position)
+    if s.n == 0 then
+      return nil
+    end
+    local found = call('ZRANGEBYSCORE', s.backlog, int(position), int(position))
+    return found[1] and item(position, found[1]) or nil
+  end
+
+  local function drop(s, member)
+    call('ZREM', s.backlog, member)
+    s.n, s.first, s.touched = s.n - 1, nil, true
+  end
+
+  local function hold(s, position, step, begins, attempts, payload)
+    local member = int(step) .. ' ' .. int(begins) .. ' ' .. int(now) .. ' ' .. attempts .. ' ' .. payload
+    call('ZADD', s.backlog, int(position), member)
+    s.n, s.first, s.touched = s.n + 1, nil, true
+  end
+
+  local function last_position(s)
+    return tonumber(call('ZRANGE', s.backlog, -1, -1, 'WITHSCORES')[2])
+  end
+
+  -- What is true of a state.
+
+  local function live(s)
+    return s.position and now < s.ends
+  end
+
+  local function applied(s, position)
+    return s.marker and position <= s.marker
+  end
+
+  local function late(s, position)
+    if not (s.missed and applied(s, position)) then
+      return false
+    end
+    for _, m in ipairs(s.missed) do
+      if m[1] <= position and position <= m[2] and (position - m[1]) % m[3] == 0 and now < m[4] then
+        return true
+      end
+    end
+    return false
+  end
+
+  local function missing_before(s, position, step, begins)
+    if not s.marker then
+      return 0
+    end
+    local after_marker = floor((position - s.marker) / step) - 1
+    return math.max(math.min(after_marker, floor((position - begins) / step)), 0)
+  end
+
+  local function ready(s, h)
+    if s.to and h.position <= s.to then
+      return true
+    end
+    return applied(s, h.position) or missing_before(s, h.position, h.step, h.begins) == 0
+  end
+
+  local function gap_before(s, h)
+    local count = missing_before(s, h.position, h.step, h.begins)
+    if count == 0 or not s.to or h.position > s.to then
+      return nil
+    end
+    return { h.position - count * h.step, h.position - h.step, h.step, s.why }
+  end
+
+  local function due(s)
+    if s.n == 0 then
+      return nil
+    end
+    if live(s) then
+      return s.ends
+    end
+    if ready(s, head(s)) then
+      return s.pause and math.max(now, s.pause) or now
+    end
+    if s.parked then
+      return nil
+    end
+    local since = s.gap or now
+    for _, age in ipairs(LOOKS) do
+      if since + age > now then
+        return since + age
+      end
+    end
+    local over, last = since + LOOKS[#LOOKS], since + GAP_AT_MOST
+    local later = over + (math.floor((now - over) / LAST_WAIT) + 1) * LAST_WAIT
+    return last > now and math.min(later, last) or later
+  end
+
+  -- What changes a state.
+
+  local function moved(s, marker)
+    if applied(s, marker) then
+      return
+    end
+    s.marker, s.gap, s.parked = marker, nil, false
+    if s.n > 0 then
+      local old = call('ZRANGEBYSCORE', s.backlog, '-inf', int(marker), 'WITHSCORES')
+      for i = 1, #old, 2 do
+        if not late(s, tonumber(old[i + 1])) then
+          drop(s, old[i])
+        end
+      end
+    end
+    if s.to and s.to <= marker then
+      s.to, s.why = nil, nil
+    end
+  end
+
+  local function remember(s, gap)
+    local kept = {}
+    for _, m in ipairs(s.missed or {}) do
+      if now < m[4] then
+        kept[#kept + 1] = m
+      end
+    end
+    kept[#kept + 1] = { gap[1], gap[2], gap[3], now + REMEMBER }
+    while #kept > 32 do
+      table.remove(kept, 1)
+    end
+    s.missed = kept
+  end
+
+  local function retract(s, position)
+    local kept = {}
+    for _, m in ipairs(s.missed or {}) do
+      if m[1] <= position and position <= m[2] and (position - m[1]) % m[3] == 0 then
+        if m[1] < position then
+          kept[#kept + 1] = { m[1], position - m[3], m[3], m[4] }
+        end
+        if position < m[2] then
+          kept[#kept + 1] = { position + m[3], m[2], m[3], m[4] }
+        end
+      else
+        kept[#kept + 1] = m
+      end
+    end
+    s.missed = #kept > 0 and kept or nil
+  end
+
+  local function fly(s, position, token)
+    s.position, s.token, s.ends = position, token, now + LEASE
+  end
+
+  local function handed(s)
+    local h = find(s, s.position)
+    if not h then
+      return nil
+    end
+    local work = { int(h.position), h.attempts, applied(s, h.position) and 1 or 0, string.sub(h.member, h.from) }
+    local gap = gap_before(s, h)
+    if gap then
+      work[5], work[6], work[7], work[8] = int(gap[1]), int(gap[2]), int(gap[3]), gap[4]
+    end
+    return work
+  end
+
+  local function hand_out(s, token)
+    if s.n == 0 or live(s) then
+      return nil
+    end
+    local h = head(s)
+    if not ready(s, h) then
+      s.gap = s.gap or s.ends or now
+      return nil
+    end
+    if s.pause and now < s.pause then
+      return nil
+    end
+    local parts = { int(h.step), int(h.begins), int(h.since), h.attempts + 1, string.sub(h.member, h.from) }
+    call('ZREM', s.backlog, h.member)
+    call('ZADD', s.backlog, int(h.position), table.concat(parts, ' '))
+    s.first, s.pause = nil, nil
+    fly(s, h.position, token)
+    return handed(s)
+  end
+
+  local function give_up(s, to, why, token)
+    if ON_GAP == 'park' then
+      s.parked = true
+      return nil
+    end
+    s.to, s.why = to, why
+    return hand_out(s, token)
+  end
+
+  local function trips(s, caught_up)
+    if s.n < BREAKER or live(s) or s.parked or not s.gap or ready(s, head(s)) then
+      return false
+    end
+    if s.n >= BREAKER_AT_MOST then
+      return true
+    end
+    return not s.position and (not caught_up or caught_up >= s.gap)
+  end
+
+  local function proceed(s, token, caught_up)
+    local work = hand_out(s, token)
+    if not work and trips(s, caught_up) then
+      return give_up(s, last_position(s), 'breaker', token), 'breaker'
+    end
+    return work, nil
+  end
+
+  -- Answers: a word for what happens nearly always, else a list.
+
+  local function wait(s)
+    local at = due(s)
+    return at and int(at - now) or ''
+  end
+
+  local function offer(s, asked, payload)
+    local position, token, step, begins, floor_, caught_up = match(asked, OFFER)
+    position, step, begins = tonumber(position), tonumber(step), tonumber(begins)
+    if floor_ ~= '' then
+      moved(s, tonumber(floor_))
+    elseif not s.marker then
+      s.marker = position - step
+    end
+    if s.token == token then
+      local known, held = find(s, position), find(s, s.position)
+      if held and (known or applied(s, position)) then
+        fly(s, s.position, token)
+        return { known and 'H' or 'D', s.n, known and 1 or 0, '', wait(s), handed(s) }
+      end
+      if s.position == position then
+        fly(s, position, token)
+        return { 'P', s.n, late(s, position) and 1 or 0, '', wait(s) }
+      end
+    end
+    local known, is_late = find(s, position), late(s, position)
+    local stale = applied(s, position) and not is_late
+    if not (known or stale) then
+      local first = s.n == 0 or position < head(s).position
+      if first and not live(s) and (is_late or missing_before(s, position, step, begins) == 0) then
+        fly(s, position, token)
+        if s.n == 0 and not is_late then
+          return 'P'
+        end
+        return { 'P', s.n, is_late and 1 or 0, '', wait(s) }
+      end
+      hold(s, position, step, begins, 0, payload)
+    elseif stale and s.n == 0 then
+      return 'D'
+    end
+    local work, why = proceed(s, token, tonumber(caught_up))
+    return { stale and 'D' or 'H', s.n, known and 1 or 0, why or '', wait(s), work }
+  end
+
+  local function complete(s, asked)
+    local position, token = match(asked, '^(%d+)|(.*)$')
+    position = tonumber(position)
+    local before = s.n
+    if s.token ~= token then
+      return { 0, before, 0, 0, '' }
+    end
+    if s.position ~= position then
+      fly(s, s.position, token)
+      return { 1, before, 0, 0, wait(s), handed(s) }
+    end
+    local h = find(s, position)
+    local gap = h and gap_before(s, h)
+    if h then
+      drop(s, h.member)
+    end
+    s.position, s.token, s.ends = nil, nil, nil
+    if applied(s, position) then
+      retract(s, position)
+    else
+      if gap and ON_LATE == 'retract' then
+        remember(s, gap)
+      end
+      moved(s, position)
+    end
+    if before == 0 then
+      return 'C'
+    end
+    local stale = before - s.n - (h and 1 or 0)
+    local cleared = s.n == 0 and 1 or 0
+    local work = hand_out(s, token)
+    return { 1, s.n, cleared, stale, wait(s), work }
+  end
+
+  local function out_of_time(s, caught_up)
+    if live(s) or s.parked or ready(s, head(s)) then
+      return nil
+    end
+    local oldest
+    local all = call('ZRANGE', s.backlog, 0, -1, 'WITHSCORES')
+    for i = 1, #all, 2 do
+      local h = item(all[i + 1], all[i])
+      if now - h.since >= HOLD_AT_MOST then
+        oldest = h.position
+      end
+    end
+    if oldest then
+      return oldest, 'too old'
+    end
+    local since = s.gap or now
+    local reached = caught_up and math.min(caught_up, now) or now
+    if reached - since >= LOOKS[#LOOKS] or now - since >= GAP_AT_MOST then
+      return head(s).position, 'timeout'
+    end
+    return nil
+  end
+
+  local function look(s, asked)
+    local token, caught_up = match(asked, '^([^|]*)|(.*)$')
+    caught_up = tonumber(caught_up)
+    if s.n == 0 then
+      if s.position and not live(s) then
+        s.position, s.token, s.ends = nil, nil, nil
+      end
+      return { 0, '', 0, '' }
+    end
+    if s.token == token then
+      fly(s, s.position, token)
+      return { s.n, '', 0, wait(s), handed(s) }
+    end
+    local work, why = proceed(s, token, caught_up)
+    local attempt = 0
+    for _, age in ipairs(LOOKS) do
+      if s.gap and s.gap + age <= now then
+        attempt = attempt + 1
+      end
+    end
+    if not work and not why then
+      local to, because = out_of_time(s, caught_up)
+      if to then
+        why = because
+        work = give_up(s, to, why, token)
+      end
+    end
+    return { s.n, why or '', attempt, wait(s), work }
+  end
+
+  local function give_back(s, asked, payload)
+    local position, token, step, begins, delay = match(asked, '^(%d+)|([^|]*)|(%d+)|(%d+)|(%d*)$')
+    position, step, begins = tonumber(position), tonumber(step), tonumber(begins)
+    if s.token ~= token or s.position ~= position then
+      return ''
+    end
+    local h = find(s, position)
+    local attempts = h and h.attempts or 1
+    if not h and (not applied(s, position) or late(s, position)) then
+      hold(s, position, step, begins, 1, payload)
+    end
+    local pause = tonumber(delay) or SCHEDULE[math.min(math.max(attempts, 1), #SCHEDULE)]
+    s.position, s.token, s.ends, s.pause = nil, nil, nil, now + pause
+    local later = wait(s)
+    return later == '' and '0' or later
+  end
+
+  local function renew(s, asked)
+    local position, token = match(asked, '^(%d+)|(.*)$')
+    if s.token ~= token or s.position ~= tonumber(position) then
+      return 0
+    end
+    fly(s, s.position, token)
+    return 1
+  end
+
+  local function drain(s)
+    if s.n == 0 then
+      return 0
+    end
+    s.to, s.why, s.parked, s.pause = last_position(s), 'operator', false, nil
+    return 1
+  end
+
+  local function forget(s)
+    local dropped = s.n
+    call('DEL', s.key, s.backlog)
+    for name in pairs(s) do
+      if name ~= 'had' and name ~= 'key' then
+        s[name] = nil
+      end
+    end
+    s.n = 0
+    return dropped
+  end
+
+  local steps = {
+    offer = offer, complete = complete, look = look, give_back = give_back, renew = renew,
+    drain = drain, forget = forget,
+  }
+  local step, looks = steps[ARGV[2]], ARGV[2] == 'look'
+
+  return function(key, backlog, text, asked, payload)
+    local s = load(key, backlog, text)
+    local answer = step(s, asked, payload)
+    local changed = save(s)
+    if s.n > 0 and (changed or s.touched or looks) then
+      local at = due(s)
+      call('ZADD', KEYS[1], at and int(at) or '+inf', match(s.key, '{(.*)}$'))
+      if s.parked then
+        call('PERSIST', s.backlog)
+      else
+        -- Long after all of it should have been given out: what nobody looks at any more.
+        call('PEXPIRE', s.backlog, BACKLOG_TTL)
+      end
+    elseif s.n == 0 and (s.had or looks) then
+      call('ZREM', KEYS[1], match(s.key, '{(.*)}$'))
+    end
+    return answer
+  end
+end
+
+-- What happens nearly always: a result in its turn to a key that is idle, and its completion.
+
+local IN_FLIGHT = '^([^|]*)|([^|]*)|([^|]*)|%d+|||||||$'
+local ends = int(now + LEASE)
+
+local function usual_offer(key, text, asked)
+  local marker = text and tonumber(text)
+  if text and not marker then
+    return nil
+  end
+  local position, token, step, begins, applied = match(asked, OFFER)
+  local at = tonumber(position)
+  if not text then
+    if applied ~= '' then
+      return nil
+    end
+    marker = at - step
+    text = int(marker)
+  elseif applied ~= '' and tonumber(applied) > marker then
+    return nil
+  elseif at <= marker then
+    return 'D'
+  elseif floor((at - marker) / step) > 1 and floor((at - begins) / step) > 0 then
+    return nil
+  end
+  local state = text .. '|' .. position .. '|' .. token .. '|' .. ends .. '|||||||'
+  call('SET', key, state, 'PX', STATE_TTL)
+  return 'P'
+end
+
+local function usual_completion(key, text, asked)
+  local marker, position, token = match(text or '', IN_FLIGHT)
+  if not marker or position .. '|' .. token ~= asked or tonumber(position) <= tonumber(marker) then
+    return nil
+  end
+  call('SET', key, position, 'PX', STATE_TTL)
+  return 'C'
+end
+
+local usual = ({ offer = usual_offer, complete = usual_completion })[ARGV[2]]
+local decide, answers = nil, {}
+for i = 1, (#KEYS - 1) / 2 do
+  local key, asked = KEYS[2 * i], ARGV[1 + 2 * i]
+  local text = call('GET', key)
+  local answer = usual and usual(key, text, asked)
+  if not answer then
+    decide = decide or machine()
+    answer = decide(key, KEYS[2 * i + 1], text, asked, ARGV[2 + 2 * i])
+  end
+  answers[i] = answer
+end
+return answers

@@ -1,0 +1,114 @@
+"""Keys of sequences as rows. A key that holds nothing has no due time."""
+
+import sqlite3
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+import msgspec
+from msgspec.structs import replace
+
+from headway.adapters.sqlite.rows import instant, seconds, stored
+from headway.core.sequence_settings import SequenceSettings
+from headway.core.sequence_state import Held, KeyState, changes
+from headway.core.sequence_waiting import due
+
+_NEVER = datetime.max.replace(tzinfo=UTC)
+"""When a parked key is due."""
+_UNKNOWN = KeyState()
+
+_KEY = "select marker, state, due from headway_sequences where family = ? and key = ?"
+_HELD = """
+select position, step, begins, since, attempts from headway_held
+where family = ? and key = ? order by position
+"""
+_PAYLOAD = "select payload from headway_held where family = ? and key = ? and position = ?"
+_WRITE = """
+insert into headway_sequences (family, key, marker, state, due) values (?, ?, ?, ?, ?)
+on conflict (family, key) do update
+set marker = excluded.marker, state = excluded.state, due = excluded.due
+"""
+_HOLD = """
+insert into headway_held (family, key, position, step, begins, since, attempts, payload)
+values (?, ?, ?, ?, ?, ?, ?, ?)
+on conflict (family, key, position) do update set attempts = excluded.attempts
+"""
+_LET_GO = "delete from headway_held where family = ? and key = ? and position = ?"
+
+_STATE = msgspec.json.Decoder(KeyState)
+_encoded = msgspec.json.Encoder().encode
+
+
+def load(connection: sqlite3.Connection, family: str, key: str) -> KeyState:
+    """Read a key, without what is in its results."""
+    row = connection.execute(_KEY, (family, key)).fetchone()
+    if row is None:
+        return _UNKNOWN
+    marker, text, at = row
+    if text is None and at is None:
+        return KeyState(marker)
+    state = replace(_STATE.decode(text) if text is not None else _UNKNOWN, marker=marker)
+    if at is None:
+        return state
+    rows = connection.execute(_HELD, (family, key)).fetchall()
+    held = tuple(Held(p, step, begins, instant(since), n) for p, step, begins, since, n in rows)
+    return replace(state, held=held)
+
+
+def save(
+    connection: sqlite3.Connection,
+    family: str,
+    key: str,
+    *,
+    before: KeyState,
+    after: KeyState,
+    payload: bytes,
+    settings: SequenceSettings,
+    now: datetime,
+) -> None:
+    """Write what became of a key; `payload` is in the result that is new."""
+    written, removed = changes(before, after)
+    for position in removed:
+        connection.execute(_LET_GO, (family, key, position))
+    for h in written:
+        row = (h.position, h.step, h.begins, seconds(h.since), h.attempts, stored(payload))
+        connection.execute(_HOLD, (family, key, *row))
+    at = (due(after, settings, now) or _NEVER) if after.held else None
+    rest = replace(after, marker=None, held=())
+    text = None if rest == _UNKNOWN else _encoded(rest).decode()
+    when = None if at is None else seconds(at)
+    connection.execute(_WRITE, (family, key, after.marker, text, when))
+
+
+def payload_of(connection: sqlite3.Connection, family: str, key: str, position: int) -> bytes:
+    """Read what is in a held result."""
+    (payload,) = connection.execute(_PAYLOAD, (family, key, position)).fetchone()
+    return as_bytes(payload)
+
+
+def as_bytes(payload: str | bytes) -> bytes:
+    return payload.encode() if isinstance(payload, str) else payload
+
+
+def forget(connection: sqlite3.Connection, family: str, key: str) -> int:
+    """Remove a key with all that it holds."""
+    where = "where family = ? and key = ?"
+    connection.execute(f"delete from headway_sequences {where}", (family, key))  # noqa: S608 (ours)
+    return connection.execute(f"delete from headway_held {where}", (family, key)).rowcount  # noqa: S608
+
+
+_DUE = """
+select key from headway_sequences where family = ? and due is not null and due <= ?
+order by due, key limit ?
+"""
+_KEEP = "update headway_sequences set due = ? where family = ? and key = ?"
+
+
+def take_due(
+    connection: sqlite3.Connection, family: str, limit: int, now: datetime, until: datetime
+) -> Sequence[str]:
+    """Name keys that are due, and keep them from others for a while."""
+    rows = connection.execute(_DUE, (family, seconds(now), limit)).fetchall()
+    for (key,) in rows:
+        connection.execute(_KEEP, (seconds(until), family, key))
+    return [key for (key,) in rows]
+

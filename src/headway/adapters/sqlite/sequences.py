@@ -1,0 +1,191 @@
+"""Sequences in the one file: the core's own machine, inside a transaction."""
+
+import asyncio
+import sqlite3
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import TypeVar
+
+from msgspec.structs import replace
+
+from headway.adapters.sqlite.connection import Location
+from headway.adapters.sqlite.reader import Readers
+from headway.adapters.sqlite.sequence_rows import (
+    as_bytes,
+    forget,
+    load,
+    payload_of,
+    save,
+    take_due,
+)
+from headway.adapters.sqlite.writer import Writer
+from headway.core.sequence import Sequencer
+from headway.core.sequence_answers import (
+    Completed,
+    Completion,
+    Look,
+    Looked,
+    Offer,
+    Offered,
+    Work,
+)
+from headway.core.sequence_settings import SequenceSettings
+from headway.core.sequence_state import KeyState
+from headway.ports.clock import Clock
+from headway.ports.sequences import HeldResult, Reading
+
+T = TypeVar("T")
+A = TypeVar("A", Offered, Completed, Looked)
+Step = Callable[[KeyState, datetime], tuple[KeyState, T]]
+
+_FIRST_HELD = """
+select position, payload from headway_held where family = ? and key = ? order by position limit ?
+"""
+_COUNT = "select count(*) from headway_sequences where family = ? and due is not null"
+_WAITING = """
+select key from headway_sequences where family = ? and due is not null order by due, key limit ?
+"""
+
+
+class SqliteSequences:
+    """The sequences of one family, as one process sees them."""
+
+    def __init__(
+        self,
+        writer: Writer,
+        readers: Readers,
+        clock: Clock,
+        settings: SequenceSettings,
+        family: str,
+    ) -> None:
+        self.settings = settings
+        self._machine = Sequencer(settings)
+        self._writer = writer
+        self._readers = readers
+        self._clock = clock
+        self._family = family
+
+    async def offer(self, offers: Sequence[Offer]) -> Sequence[Offered]:
+        def offered(connection: sqlite3.Connection, offer: Offer) -> Offered:
+            def step(state: KeyState, now: datetime) -> tuple[KeyState, Offered]:
+                return self._machine.offer(state, offer, now)
+
+            answer = self._step(connection, offer.key, step, offer.payload)
+            return self._filled(connection, answer)
+
+        return await self._writer.run(lambda c: [offered(c, offer) for offer in offers])
+
+    async def complete(self, done: Sequence[Completion]) -> Sequence[Completed]:
+        def completed(connection: sqlite3.Connection, each: Completion) -> Completed:
+            def step(state: KeyState, now: datetime) -> tuple[KeyState, Completed]:
+                return self._machine.complete(state, each, now)
+
+            return self._filled(connection, self._step(connection, each.key, step))
+
+        return await self._writer.run(lambda c: [completed(c, each) for each in done])
+
+    async def look(self, looks: Sequence[Look]) -> Sequence[Looked]:
+        def looked(connection: sqlite3.Connection, look: Look) -> Looked:
+            def step(state: KeyState, now: datetime) -> tuple[KeyState, Looked]:
+                return self._machine.expire(state, look, now)
+
+            return self._filled(connection, self._step(connection, look.key, step))
+
+        return await self._writer.run(lambda c: [looked(c, look) for look in looks])
+
+    async def due(self, limit: int) -> Sequence[str]:
+        def taken(connection: sqlite3.Connection) -> Sequence[str]:
+            now = self._clock.now()
+            return take_due(connection, self._family, limit, now, now + self.settings.lease)
+
+        return await self._writer.run(taken)
+
+    async def give_back(self, offer: Offer, delay: timedelta | None = None) -> timedelta | None:
+        def step(state: KeyState, now: datetime) -> tuple[KeyState, timedelta | None]:
+            return self._machine.give_back(state, offer, now, delay)
+
+        return await self._writer.run(lambda c: self._step(c, offer.key, step, offer.payload))
+
+    async def renew(self, work: Work) -> bool:
+        done = Completion(work.key, work.position, work.token)
+
+        def step(state: KeyState, now: datetime) -> tuple[KeyState, bool]:
+            return self._machine.renew(state, done, now)
+
+        return await self._writer.run(lambda c: self._step(c, work.key, step))
+
+    async def read(self, key: str) -> Reading:
+        state = await self._readers.run(lambda c: load(c, self._family, key))
+        return Reading(key, state, self._clock.now())
+
+    async def held(self, key: str, limit: int) -> Sequence[HeldResult]:
+        values = (self._family, key, limit)
+        rows = await self._readers.run(lambda c: c.execute(_FIRST_HELD, values).fetchall())
+        return [HeldResult(position, as_bytes(payload)) for position, payload in rows]
+
+    async def waiting(self, limit: int) -> tuple[int, Sequence[str]]:
+        def waiting(connection: sqlite3.Connection) -> tuple[int, Sequence[str]]:
+            (count,) = connection.execute(_COUNT, (self._family,)).fetchone()
+            rows = connection.execute(_WAITING, (self._family, limit)).fetchall()
+            return int(count), [key for (key,) in rows]
+
+        return await self._readers.run(waiting)
+
+    async def drain(self, key: str) -> bool:
+        def step(state: KeyState, _now: datetime) -> tuple[KeyState, bool]:
+            return self._machine.drain(state), bool(state.held)
+
+        return await self._writer.run(lambda c: self._step(c, key, step))
+
+    async def forget(self, key: str) -> int:
+        return await self._writer.run(lambda c: forget(c, self._family, key))
+
+    async def close(self) -> None:
+        await asyncio.to_thread(self._let_go)
+
+    def _let_go(self) -> None:
+        self._writer.close()
+        self._readers.close()
+
+    def _step(
+        self, connection: sqlite3.Connection, key: str, step: Step[T], payload: bytes = b""
+    ) -> T:
+        now = self._clock.now()  # not before it is our turn: that may take a while
+        before = load(connection, self._family, key)
+        after, answer = step(before, now)
+        # Who looked at a key has to look again later, though nothing may have changed.
+        if after != before or (after.held and isinstance(answer, Looked)):
+            save(
+                connection,
+                self._family,
+                key,
+                before=before,
+                after=after,
+                payload=payload,
+                settings=self.settings,
+                now=now,
+            )
+        return answer
+
+    def _filled(self, connection: sqlite3.Connection, answer: A) -> A:
+        work = answer.work
+        if work is None or not work.held:
+            return answer
+        payload = payload_of(connection, self._family, work.key, work.position)
+        return replace(answer, work=replace(work, payload=payload))
+
+
+def sqlite_sequences(
+    path: str | Path,
+    clock: Clock,
+    settings: SequenceSettings | None = None,
+    *,
+    family: str = "uptime",
+    synchronous: str = "full",
+    busy: timedelta = timedelta(seconds=30),
+) -> SqliteSequences:
+    """Give the sequences of one worker process; the file is opened when it is first needed."""
+    location = Location(path=Path(path), synchronous=synchronous, busy=busy)
+    kept = settings or SequenceSettings()
+    return SqliteSequences(Writer(location), Readers(location), clock, kept, family)

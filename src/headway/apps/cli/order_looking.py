@@ -1,0 +1,64 @@
+"""What `headway order` shows; nothing is changed."""
+
+from collections.abc import Sequence
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from headway.apps.cli.order_shown import explained, fields, show_keys
+from headway.apps.cli.screen import as_json, harmless, many, show_indented
+from headway.apps.cli.sequences import Which, on_sequences
+from headway.core.showing import shown
+from headway.ports.sequences import HeldResult
+from headway.runtime.order import KeyReport, OrderReport, ResultOrder
+
+_NAMES_WIDE = 15
+_CONTENTS_SHOWN = 100
+
+
+def show_status(which: Which, key: str | None, *, limit: int, machine: bool) -> None:
+    """Show the keys that hold results, or one key."""
+
+    async def find(order: ResultOrder) -> tuple[ResultOrder, OrderReport]:
+        if key is None:
+            return order, await order.status(limit)
+        return order, OrderReport(count=1, keys=[await order.explain(key)])
+
+    order, report = on_sequences(which, find)
+    if machine:
+        typer.echo(as_json([fields(each, order.settings) for each in report.keys], indent=2))
+    elif report.keys:
+        show_keys(report.keys)
+        if report.count > len(report.keys):
+            typer.echo(f"and {report.count - len(report.keys)} more: a larger --limit")
+        if key is None:
+            typer.echo("\nheadway order explain KEY says what happens next, and when.")
+    else:
+        typer.echo(f"No key of {shown(which.name)} holds anything: every result came in its turn.")
+
+
+def show_one(which: Which, key: str, *, contents: bool, machine: bool) -> None:
+    """Explain one key."""
+
+    async def find(
+        order: ResultOrder,
+    ) -> tuple[ResultOrder, KeyReport, Sequence[HeldResult] | None]:
+        report = await order.explain(key)
+        inside = await order.contents(key, _CONTENTS_SHOWN) if contents else None
+        return order, report, inside
+
+    order, report, inside = on_sequences(which, find)
+    if machine:
+        typer.echo(as_json([fields(report, order.settings, inside)], indent=2))
+        return
+    console = Console(highlight=False)
+    console.print(Text("key".ljust(_NAMES_WIDE)) + harmless(key), soft_wrap=True)
+    for name, words in explained(report, order.settings):
+        show_indented(console, harmless(words), _NAMES_WIDE, first=Text(name, "bold"))
+    for each in inside or ():
+        text = each.payload.decode(errors="replace")
+        show_indented(console, harmless(text), _NAMES_WIDE, first=Text(str(each.position)))
+    left = len(report.standing.held) - len(inside or ())
+    if inside is not None and left > 0:
+        typer.echo(f"and {many(left, 'result')} more")

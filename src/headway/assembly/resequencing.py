@@ -1,0 +1,132 @@
+"""`Resequencer`, bound to the real clock, chance and log, on the engine that is meant."""
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable
+from datetime import datetime, timedelta
+from types import TracebackType
+from typing import Self
+
+from headway.adapters.logs.sequences import SequenceLog
+from headway.assembly.retrying import CHANCE, CLOCK
+from headway.assembly.sequencing import open_sequences
+from headway.core.sequence_answers import Work
+from headway.core.sequence_settings import SequenceSettings
+from headway.ports.resequencing import LookScheduler, SequenceWatcher
+from headway.runtime import resequencer
+from headway.runtime.sequence_fates import Fate, Result
+from headway.runtime.sequence_watchers import SequenceWatchers
+
+Apply = Callable[[Work], Awaitable[None] | None]
+
+
+class Resequencer:
+    """Applies the results of each key in their order, whatever the order in which they come.
+
+    Use it as `async with Resequencer(apply) as order: await order.offer("sensor-7", 42, b"...")`.
+    While the block lasts it also looks at keys that wait: a gap is given up after a while, and what
+    a dead worker held is taken over. Workers on the same engine and with the same name share keys.
+
+    Args:
+        apply: Called with the work: its `key`, `position` and `payload`; `gap`, the positions that
+            are given up before it; `late`, if its own position was. A coroutine, or a function that
+            is run in a thread. What it raises is tried again later; the rest of the key waits.
+        url: sqlite:///FILE or redis://...; what HEADWAY_SEQUENCES names if not given.
+        name: Keys of one name know nothing of those of another.
+        settings: How long is waited, and what becomes of a gap.
+        watcher: Hears what happened besides the log.
+        scheduler: Has keys looked at later, instead of this process.
+        progress: Says until when all that reached the source has been offered; None: until now.
+        patience: How long an engine that is away is waited for.
+        look_every: How often waiting keys are looked at.
+    """
+
+    def __init__(
+        self,
+        apply: Apply,
+        *,
+        url: str | None = None,
+        name: str = "results",
+        settings: SequenceSettings | None = None,
+        watcher: SequenceWatcher | None = None,
+        scheduler: LookScheduler | None = None,
+        progress: resequencer.Progress | None = None,
+        patience: timedelta = resequencer.PATIENCE,
+        look_every: timedelta = resequencer.LOOK_EVERY,
+    ) -> None:
+        self._runs = resequencer.Resequencer(
+            open_sequences(url, family=name, settings=settings),
+            resequencer.one_by_one(_awaited(apply)),
+            clock=CLOCK,
+            chance=CHANCE,
+            watcher=SequenceWatchers(SequenceLog(), *([watcher] if watcher else [])),
+            scheduler=scheduler,
+            progress=progress,
+            patience=patience,
+            together=False,
+        )
+        self._look_every = look_every
+        self._looking: asyncio.Task[None] | None = None
+
+    async def offer(
+        self,
+        key: str,
+        position: int,
+        payload: bytes = b"",
+        *,
+        step: int = 1,
+        begins: int = 0,
+        applied: int | None = None,
+        caught_up: datetime | None = None,
+    ) -> Fate:
+        """Take one result; say what became of it. But for LEFT, the source may forget it.
+
+        Args:
+            key: Whose result it is.
+            position: Its place in the order: a number, or a time.
+            payload: What is given to `apply`, now or when its turn comes.
+            step: How far positions are apart.
+            begins: Where this numbering begins: nothing below is ever missed.
+            applied: The last position that the caller's own store has, if it knows.
+            caught_up: Until when the source was read, if this worker is behind it.
+        """
+        result = Result(key, position, payload, step, begins, applied, caught_up)
+        return (await self._runs.offer([result]))[0]
+
+    async def offer_all(self, results: list[Result]) -> list[Fate]:
+        """Take many results with few calls of the engine; say for each what became of it."""
+        return await self._runs.offer(results)
+
+    async def look(self, key: str) -> timedelta | None:
+        """Look at one key, as a scheduled task does; say when to look again, if at all."""
+        return await self._runs.look(key)
+
+    async def close(self) -> None:
+        if self._looking is not None:
+            self._runs.stop()
+            await self._looking
+        await self._runs.close()
+
+    async def __aenter__(self) -> Self:
+        self._looking = asyncio.create_task(self._runs.run(self._look_every))
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+
+def _awaited(apply: Apply) -> Callable[[Work], Awaitable[None]]:
+    if inspect.iscoroutinefunction(apply):
+        return apply
+
+    async def in_thread(work: Work) -> None:
+        ended = await asyncio.to_thread(apply, work)
+        if ended is not None:  # something that can be called, and gives a coroutine
+            await ended
+
+    return in_thread

@@ -1,0 +1,1 @@
+"""Uptime: results of checks, taken in their order."""

@@ -1,0 +1,1 @@
+"""The demonstration: the same results through plain processing and through the resequencer."""

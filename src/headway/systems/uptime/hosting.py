@@ -1,0 +1,129 @@
+"""A consumer inside a process that is not asynchronous itself: one event loop for all its life.
+
+Worker processes of Arroyo and Celery call it from their own threads. A loop made anew for each
+result would connect anew for each result.
+"""
+
+import asyncio
+import threading
+from collections.abc import Coroutine, Sequence
+from contextlib import suppress
+from datetime import datetime, timedelta
+from functools import cache
+from typing import Any, TypeVar
+
+from headway.assembly.retrying import CLOCK
+from headway.ports.clock import Clock
+from headway.ports.resequencing import LookScheduler
+from headway.systems.uptime.metrics import Tally
+from headway.systems.uptime.opening import SourceProgress, open_processor
+from headway.systems.uptime.processor import Handled, ResultProcessor
+from headway.systems.uptime.settings import UptimeSettings
+from headway.systems.uptime.store import UptimeStore
+
+T = TypeVar("T")
+
+_FLUSH_EVERY = timedelta(seconds=1)
+LOOK_EVERY = timedelta(seconds=1)
+LOOK_BESIDE_SCHEDULER = timedelta(seconds=30)
+"""Where tasks look, the index is only asked for what they forgot."""
+
+
+class LoopThread:
+    """An event loop in a thread of its own."""
+
+    def __init__(self, name: str) -> None:
+        self._loop = asyncio.new_event_loop()
+        # A daemon: a process that forgot to close can still end.
+        self._thread = threading.Thread(target=self._loop.run_forever, name=name, daemon=True)
+        self._thread.start()
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Wait in the calling thread for what a coroutine comes to."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    def close(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+
+class Host:
+    """One consumer with its event loop, its looks and its counters."""
+
+    def __init__(
+        self,
+        settings: UptimeSettings,
+        *,
+        scheduler: LookScheduler | None = None,
+    ) -> None:
+        self.settings = settings
+        self.progress = SourceProgress()
+        self._scheduler = scheduler
+        self._tally = Tally()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._thread = LoopThread("headway-uptime")
+        self._processor = self._thread.run(self._opened())
+
+    def handle(self, raws: Sequence[bytes], caught_up: datetime | None = None) -> list[Handled]:
+        """Take results from the source; may be called by any thread."""
+        self.progress.caught_up = caught_up
+        return self._thread.run(self._processor.handle_results(raws, caught_up))
+
+    def look(self, key: str) -> timedelta | None:
+        """Look at one key, as a scheduled task does."""
+        return self._thread.run(self._processor.process_uptime_backlog(key))
+
+    def flush(self) -> None:
+        """Add what was counted to the store's counters."""
+        self._thread.run(self._flush())
+
+    def close(self) -> None:
+        """Finish what is at hand, count it, and end."""
+        self._thread.run(self._closed())
+        self._thread.close()
+
+    async def _opened(self) -> ResultProcessor:
+        processor = await open_processor(
+            self.settings, self._tally, scheduler=self._scheduler, progress=self.progress
+        )
+        every = LOOK_EVERY if self._scheduler is None else LOOK_BESIDE_SCHEDULER
+        every *= min(self.settings.time_scale, 1.0)
+        self._tasks.append(asyncio.create_task(processor.backlog.run(every)))
+        flushing = flushed_to(processor.store, self._tally, CLOCK)
+        self._tasks.append(asyncio.create_task(flushing))
+        return processor
+
+    async def _closed(self) -> None:
+        self._processor.backlog.stop()
+        *looks, flushing = self._tasks
+        await asyncio.gather(*looks)
+        flushing.cancel()
+        with suppress(asyncio.CancelledError):
+            await flushing
+        await self._flush()
+        await self._processor.close()
+
+    async def _flush(self) -> None:
+        counts = self._tally.taken()
+        if counts:
+            await self._processor.store.count(counts)
+
+
+async def flushed_to(store: UptimeStore, tally: Tally, clock: Clock) -> None:
+    """Add what a process counts to the store's counters, once in a second."""
+    while True:
+        await clock.wait(_FLUSH_EVERY)
+        if counts := tally.taken():
+            # Whoever ends this in the middle must not lose what was taken out of the tally.
+            await asyncio.shield(store.count(counts))
+
+
+@cache  # one for the whole life of a worker process, which is all that calls this
+def host_of(settings: UptimeSettings) -> Host:
+    """Give the consumer of this process."""
+    if not settings.celery_broker:
+        return Host(settings)
+    from headway.systems.uptime.scheduling import scheduler_of  # noqa: PLC0415
+
+    return Host(settings, scheduler=scheduler_of(settings))

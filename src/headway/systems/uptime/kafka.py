@@ -1,0 +1,173 @@
+"""Results from Kafka, through Arroyo's pool of processes.
+
+Batches of one partition go to whichever process is free, which is what brings results out of their
+order. Offsets are committed in order all the same, after every result of a batch is applied or
+held: whoever dies before that gets them again.
+"""
+
+import logging
+import multiprocessing
+import signal
+import threading
+from collections.abc import Mapping
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import Any
+
+from arroyo.backends.abstract import Consumer
+from arroyo.backends.kafka import KafkaPayload
+from arroyo.processing import StreamProcessor
+from arroyo.processing.strategies import (
+    BatchStep,
+    CommitOffsets,
+    ProcessingStrategy,
+    ProcessingStrategyFactory,
+    RunTaskWithMultiprocessing,
+)
+from arroyo.processing.strategies.batching import ValuesBatch
+from arroyo.processing.strategies.run_task_with_multiprocessing import MultiprocessingPool
+from arroyo.types import Commit, Message, Partition, Topic
+
+from headway import HeadwayError
+from headway.adapters.arroyo.source import Entrance, Exit, Reading, kafka_consumer
+from headway.assembly.retrying import CLOCK
+from headway.runtime.sequence_fates import Fate
+from headway.systems.uptime.hosting import host_of
+from headway.systems.uptime.settings import UptimeSettings
+
+_LOG = logging.getLogger("headway")
+_PAUSE = timedelta(seconds=1)
+
+
+class ResultsLeftError(HeadwayError):
+    """Results could be neither applied nor held: Kafka has to give them again."""
+
+
+class UptimeStrategy(ProcessingStrategyFactory[KafkaPayload]):
+    """Makes the steps for the partitions that are ours at present."""
+
+    def __init__(
+        self,
+        settings: UptimeSettings,
+        *,
+        processes: int = 2,
+        batch: int = 50,
+        batch_seconds: float = 0.5,
+        worker: Any = None,
+    ) -> None:
+        """Say how it runs.
+
+        Args:
+            settings: Of every process.
+            processes: How many.
+            batch: How many results are taken at once.
+            batch_seconds: How long is waited for that many.
+            worker: What is done with a batch instead, by a function that can be imported; called
+                with the settings and a message.
+        """
+        self._settings = settings
+        self._batch = batch
+        self._seconds = batch_seconds
+        self._worker = worker or take
+        # Seconds since 1970 until which all was offered; 0: until now.
+        self._shared = multiprocessing.get_context("spawn").Value("d", 0.0)
+        self._reading = Reading(self._say, CLOCK)
+        begin = partial(_begin, settings, self._shared)
+        self._pool = MultiprocessingPool(num_processes=processes, initializer=begin)
+
+    def create_with_partitions(
+        self,
+        commit: Commit,
+        partitions: Mapping[Partition, int],  # noqa: ARG002 (Arroyo's form)
+    ) -> ProcessingStrategy[KafkaPayload]:
+        self._reading.forget()
+        run = RunTaskWithMultiprocessing(
+            partial(self._worker, self._settings),
+            Exit(self._reading, _as_number, CommitOffsets(commit)),
+            max_batch_size=1,  # batches are cut before, so that each is one call of the engines
+            max_batch_time=self._seconds,
+            pool=self._pool,
+        )
+        cut = BatchStep[KafkaPayload](self._batch, self._seconds, run)
+        return Entrance(self._reading, cut)
+
+    def shutdown(self) -> None:
+        self._pool.close()
+
+    def _say(self, caught_up: datetime | None) -> None:
+        self._shared.value = 0.0 if caught_up is None else caught_up.timestamp()
+
+
+def take(settings: UptimeSettings, message: Message[ValuesBatch[KafkaPayload]]) -> int:
+    """Have a batch taken by the consumer of this process; say how many results it has."""
+    host = host_of(settings)
+    raws = [value.payload.value for value in message.payload]
+    left = [each for each in host.handle(raws, host.progress()) if each is Fate.LEFT]
+    host.flush()  # the pool ends its processes without a word
+    if left:
+        raise ResultsLeftError(f"{len(left)} of {len(raws)} results were neither applied nor held")
+    return len(raws)
+
+
+def _begin(settings: UptimeSettings, shared: Any) -> None:
+    """Open the consumer of a process before its first batch, and tell it where progress is."""
+    host_of(settings).progress.ask = partial(_told, shared)
+
+
+def _told(shared: Any) -> datetime | None:
+    seconds = shared.value
+    return datetime.fromtimestamp(seconds, UTC) if seconds else None
+
+
+def _as_number(number: Any) -> int:
+    return int(number)
+
+
+def run_kafka(
+    settings: UptimeSettings,
+    *,
+    processes: int,
+    batch: int,
+    overrides: Mapping[str, Any] | None = None,
+) -> None:
+    """Read the topic until SIGTERM or Ctrl-C. When something breaks, begin at the last commit."""
+    running: list[StreamProcessor[KafkaPayload]] = []
+    stopped = threading.Event()
+
+    def stop(_number: int, _frame: object) -> None:
+        stopped.set()
+        for each in running:
+            each.signal_shutdown()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, stop)
+    while not stopped.is_set():
+        strategy = UptimeStrategy(settings, processes=processes, batch=batch)
+        consumer = kafka_consumer(
+            settings.kafka_servers, settings.kafka_group, dict(overrides or {})
+        )
+        running[:] = [stream(settings, consumer, strategy)]
+        if stopped.is_set():
+            running[0].signal_shutdown()
+        try:
+            running[0].run()
+        except Exception:
+            if stopped.is_set():
+                raise
+            _LOG.exception("Reading %s broke off; it begins anew", settings.kafka_topic)
+            CLOCK.sleep(_PAUSE)
+        finally:
+            # Both are given up in any case. Whoever leaves the group without a word keeps its
+            # partitions from everybody until the session ends.
+            with suppress(Exception):
+                consumer.close()
+            with suppress(Exception):
+                strategy.shutdown()
+
+
+def stream(
+    settings: UptimeSettings, consumer: Consumer[KafkaPayload], strategy: UptimeStrategy
+) -> StreamProcessor[KafkaPayload]:
+    """Put a consumer of Arroyo and the steps together."""
+    return StreamProcessor(consumer, Topic(settings.kafka_topic), strategy)

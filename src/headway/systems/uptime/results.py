@@ -1,0 +1,71 @@
+"""Results of checks, as checkers send them."""
+
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+from headway import HeadwayError
+
+MISS_REASON = "miss_backfill"
+
+
+class CheckStatus(StrEnum):
+    """How a check went."""
+
+    SUCCESS = "success"
+    FAILURE = "failure"
+    MISSED_WINDOW = "missed_window"
+    """No check was made, or its result never came."""
+    DISALLOWED_BY_ROBOTS = "disallowed_by_robots"
+    """The site asks not to be checked."""
+
+
+class StatusReason(msgspec.Struct, frozen=True):
+    """Why a check did not go well."""
+
+    type: str
+    description: str = ""
+
+
+class CheckResult(msgspec.Struct, frozen=True):
+    """One result. Its place in the order is the time for which the check was scheduled."""
+
+    guid: str
+    subscription_id: str
+    status: CheckStatus
+    scheduled_check_time_ms: int
+    actual_check_time_ms: int = 0
+    region: str = "default"
+    duration_ms: float | None = None
+    status_reason: StatusReason | None = None
+    trace_id: str | None = None
+    request_info: dict[str, Any] | None = None
+
+
+class MalformedResultError(HeadwayError):
+    """These bytes are no result of a check."""
+
+
+_DECODER = msgspec.json.Decoder(CheckResult)
+_ENCODER = msgspec.json.Encoder()
+_HIGHEST = 2**53 - 1
+
+
+def decode(raw: bytes) -> CheckResult:
+    """Read a result, or say what is wrong with it."""
+    try:
+        result = _DECODER.decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise MalformedResultError(f"no result of a check: {error}") from error
+    if not 0 <= result.scheduled_check_time_ms <= _HIGHEST:
+        raise MalformedResultError(
+            f"scheduled_check_time_ms={result.scheduled_check_time_ms} is not accepted: use "
+            "milliseconds since 1970"
+        )
+    return result
+
+
+def encode(result: CheckResult) -> bytes:
+    """Write a result as it is kept while it is held."""
+    return _ENCODER.encode(result)

@@ -1,0 +1,47 @@
+"""Celery for the consumer: the application, its one task, and what sends it."""
+
+from functools import cache
+
+from celery import Celery
+
+from headway import ConfigurationError
+from headway.adapters.celery.scheduler import CeleryScheduler
+from headway.systems.uptime.hosting import host_of
+from headway.systems.uptime.settings import PREFIX, UptimeSettings
+
+PROCESS_UPTIME_BACKLOG = "headway.systems.uptime.process_uptime_backlog"
+_LONGEST_COUNTDOWN_SECONDS = 3600
+
+
+@cache  # an application is for the whole life of a process
+def celery_app(settings: UptimeSettings) -> Celery:
+    """Give the application with its one task; nothing is connected yet."""
+    if not settings.celery_broker:
+        raise ConfigurationError(
+            f"{PREFIX}CELERY_BROKER is not set: use redis://HOST:PORT/NUMBER or "
+            "amqp://USER:PASSWORD@HOST:PORT/VHOST"
+        )
+    app = Celery("headway-uptime", broker=settings.celery_broker, set_as_current=False)
+    app.conf.update(
+        task_ignore_result=True,
+        task_default_queue="headway-uptime",
+        # A worker that dies in the middle leaves the task to another.
+        task_acks_late=True,
+        task_reject_on_worker_lost=True,
+        broker_connection_retry_on_startup=True,
+        broker_connection_timeout=2,
+        # With Redis, a task that waits longer than this would be given to a second worker.
+        broker_transport_options={"visibility_timeout": _LONGEST_COUNTDOWN_SECONDS},
+    )
+
+    def process_uptime_backlog(subscription_id: str) -> None:
+        host_of(settings).look(subscription_id)
+
+    # Not shared: it would be given to every other application in the process.
+    app.task(name=PROCESS_UPTIME_BACKLOG, shared=False)(process_uptime_backlog)
+    return app
+
+
+def scheduler_of(settings: UptimeSettings) -> CeleryScheduler:
+    """Give what sends the task."""
+    return CeleryScheduler(celery_app(settings).tasks[PROCESS_UPTIME_BACKLOG])

@@ -1,0 +1,98 @@
+"""Results from a bus of Headway: SQLite without any server, or RabbitMQ.
+
+Every result is one event, `UptimeResult`, with the result as its data.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import msgspec
+
+from headway import ConfigurationError, HeadwayError, Service, WorkerSettings, connect, run_services
+from headway.assembly.retrying import CLOCK
+from headway.runtime.sequence_fates import Fate
+from headway.systems.uptime.hosting import LOOK_EVERY, flushed_to
+from headway.systems.uptime.metrics import Tally
+from headway.systems.uptime.opening import open_processor
+from headway.systems.uptime.processor import ResultProcessor
+from headway.systems.uptime.settings import UptimeSettings
+
+EVENT = "UptimeResult"
+_AT_ONCE = 500
+_CONCURRENCY = 50
+
+
+class ResultLeftError(HeadwayError):
+    """A result could be neither applied nor held: it is tried again as any event is."""
+
+
+def uptime_service(take: Callable[[bytes], Any]) -> Service:
+    """Give a service that hands every result to a consumer's front door."""
+    service = Service("uptime")
+
+    @service.on(EVENT)
+    async def result(event: Any, _work: Any) -> None:
+        if await take(msgspec.json.encode(event.data)) is Fate.LEFT:
+            raise ResultLeftError(f"result {event.event_id} was neither applied nor held")
+
+    return service
+
+
+async def run_on_bus(settings: UptimeSettings) -> None:
+    """Take results from the bus until SIGTERM or Ctrl-C, and look at what is held."""
+    tally = Tally()
+    processor = await open_processor(settings, tally)
+    looking = asyncio.create_task(processor.backlog.run(LOOK_EVERY * min(settings.time_scale, 1.0)))
+    flushing = asyncio.create_task(flushed_to(processor.store, tally, CLOCK))
+    try:
+        await run_services(
+            uptime_service(processor.handle_result),
+            bus=settings.bus_url,
+            settings=WorkerSettings(concurrency=_CONCURRENCY),
+        )
+    finally:
+        await _ended(processor, tally, looking, flushing)
+
+
+async def _ended(
+    processor: ResultProcessor,
+    tally: Tally,
+    looking: asyncio.Task[None],
+    flushing: asyncio.Task[None],
+) -> None:
+    processor.backlog.stop()
+    flushing.cancel()
+    await asyncio.gather(looking, flushing, return_exceptions=True)
+    await processor.store.count(tally.taken())
+    await processor.close()
+
+
+async def publish_results(
+    settings: UptimeSettings, raws: Iterable[bytes], on_stored: Callable[[int], None]
+) -> None:
+    """Put results on the bus; what is no JSON is put there too, and kept as rejected."""
+    async with connect(settings.bus_url) as bus:
+        await bus.declare(uptime_service(_nobody))
+        some: list[tuple[str, Any]] = []
+        for raw in raws:
+            some.append((EVENT, _data(raw)))
+            if len(some) == _AT_ONCE:
+                await bus.publish_all(some)
+                on_stored(len(some))
+                some = []
+        if some:
+            await bus.publish_all(some)
+            on_stored(len(some))
+
+
+def _data(raw: bytes) -> Any:
+    try:
+        data = msgspec.json.decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        data = None
+    return data if isinstance(data, dict) else {"malformed": raw.decode(errors="replace")}
+
+
+async def _nobody(_raw: bytes) -> None:
+    raise ConfigurationError("this service only declares its queue")

@@ -1,0 +1,288 @@
+"""One random history through the core, memory, SQLite and Redis: all of them answer the same."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import replace
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+from msgspec import structs
+
+from headway.adapters.memory.sequences import MemorySequences
+from headway.adapters.redis.sequences import redis_sequences
+from headway.adapters.sqlite.sequences import sqlite_sequences
+from headway.core.sequence import Sequencer
+from headway.core.sequence_answers import Completion, Look, Offer, Work
+from headway.core.sequence_settings import OnGap, OnLate, SequenceSettings
+from headway.core.sequence_state import KeyState
+from headway.ports.sequences import SequenceEngine
+from headway.testing.clock import VirtualClock
+from headway.testing.servers import Redis
+
+SECOND = timedelta(seconds=1)
+QUICK = SequenceSettings(
+    schedule=(SECOND, 2 * SECOND, 3 * SECOND),
+    breaker=3,
+    breaker_at_most=6,
+    lease=4 * SECOND,
+    gap_at_most=20 * SECOND,
+    hold_at_most=40 * SECOND,
+    remember=60 * SECOND,
+)
+POLICIES = (
+    QUICK,
+    QUICK,
+    replace(QUICK, on_late=OnLate.DROP),
+    replace(QUICK, on_gap=OnGap.SKIP, on_late=OnLate.DROP),
+    replace(QUICK, on_gap=OnGap.PARK),
+)
+KEYS = ("a", "b")
+keys = st.sampled_from(KEYS)
+near = st.integers(0, 14)
+sometimes_behind = st.none() | st.integers(0, 30)
+ways = st.fixed_dictionaries(
+    {
+        "step": st.sampled_from((1, 1, 1, 2)),
+        "begins": st.sampled_from((0, 0, 0, 5)),
+        "applied": st.sampled_from((None, None, None, None, 2, 7)),
+        "behind": sometimes_behind,
+    }
+)
+
+
+class World:
+    """Where the engines live; one for all histories."""
+
+    def __init__(self, folder: Path, redis: str) -> None:
+        self.folder = folder
+        self.redis = redis
+        self.loop = asyncio.new_event_loop()
+        self.histories = 0
+
+    def run(self, coroutine: Awaitable[Any]) -> Any:
+        return self.loop.run_until_complete(coroutine)
+
+
+class Model:
+    """The core's machine with nothing around it."""
+
+    def __init__(self, machine: Sequencer) -> None:
+        self.machine = machine
+        self.states = dict.fromkeys(KEYS, KeyState())
+        self.payloads: dict[tuple[str, int], bytes] = {}
+
+    def step(self, key: str, result: tuple[KeyState, Any], payload: bytes = b"") -> Any:
+        state, answer = result
+        self.states[key] = state
+        for held in state.held:
+            self.payloads.setdefault((key, held.position), payload)
+        held_now = {held.position for held in state.held}
+        for position in [p for k, p in self.payloads if k == key and p not in held_now]:
+            del self.payloads[key, position]
+        return answer
+
+    def filled(self, work: Work | None) -> Work | None:
+        if work is None or not work.held:
+            return work
+        return structs.replace(work, payload=self.payloads[work.key, work.position])
+
+
+class History(RuleBasedStateMachine):
+    world: World
+
+    @initialize(policy=st.sampled_from(POLICIES))
+    def begin(self, policy: SequenceSettings) -> None:
+        self.world.histories += 1
+        name = f"h{self.world.histories}"
+        self.clock = VirtualClock()
+        self.model = Model(Sequencer(policy))
+        path = self.world.folder / "headway.db"
+        self.engines: list[SequenceEngine] = [
+            MemorySequences(self.clock, policy),
+            sqlite_sequences(path, self.clock, policy, family=name, synchronous="off"),
+            redis_sequences(self.world.redis, policy, prefix=name, clock=self.clock),
+        ]
+        self.tokens = 0
+        self.works: list[Offer] = []
+        self.offers: list[Offer] = []
+        self.looks: list[Look] = []
+        self.applied: dict[str, list[int]] = {key: [] for key in KEYS}
+
+    def teardown(self) -> None:
+        for engine in getattr(self, "engines", ()):
+            self.world.run(engine.close())
+
+    # What happens
+
+    @rule(key=keys, position=near, how=ways)
+    def offer(self, key: str, position: int, how: dict[str, Any]) -> None:
+        behind, payload = how["behind"], f"{key}{position} {self.tokens}".encode()
+        more = {name: value for name, value in how.items() if name != "behind"}
+        caught_up = None if behind is None else self.now - behind * SECOND
+        self.offer_it(Offer(key, position, payload, self.token(), caught_up=caught_up, **more))
+
+    @rule(key=keys, ahead=st.integers(1, 3))
+    def offer_next(self, key: str, ahead: int) -> None:
+        marker = self.model.states[key].marker or 0
+        payload = b"%d \xff" % (marker + ahead)
+        self.offer_it(Offer(key, marker + ahead, payload, self.token()))
+
+    @precondition(lambda self: self.offers)
+    @rule(which=st.integers(0, 9))
+    def offer_again(self, which: int) -> None:
+        self.offer_it(self.offers[-1 - which % len(self.offers)])
+
+    def offer_it(self, offer: Offer) -> None:
+        self.offers.append(offer)
+        state = self.model.states[offer.key]
+        result = self.model.machine.offer(state, offer, self.now)
+        answer = self.model.step(offer.key, result, offer.payload)
+        self.compare(answer, lambda engine: engine.offer([offer]))
+        self.took(self.model.filled(answer.work))
+
+    @precondition(lambda self: self.works)
+    @rule(which=st.integers(0, 3))
+    def complete(self, which: int) -> None:
+        work = self.works[-1 - which % len(self.works)]
+        done = Completion(work.key, work.position, work.token)
+        flight = self.model.states[work.key].flight
+        late = self.model.states[work.key].is_applied(work.position)
+        result = self.model.machine.complete(self.model.states[work.key], done, self.now)
+        answer = self.model.step(work.key, result)
+        self.compare(answer, lambda engine: engine.complete([done]))
+        self.took(self.model.filled(answer.work))
+        if answer.accepted and flight and flight.position == work.position and not late:
+            assert all(before < work.position for before in self.applied[work.key])
+            self.applied[work.key].append(work.position)
+
+    @rule(key=keys, behind=sometimes_behind)
+    def look(self, key: str, behind: int | None) -> None:
+        caught_up = None if behind is None else self.now - behind * SECOND
+        look = Look(key, self.token(), caught_up)
+        self.look_it(look)
+
+    @precondition(lambda self: self.looks)
+    @rule()
+    def look_again(self) -> None:
+        self.look_it(self.looks[-1])
+
+    def look_it(self, look: Look) -> None:
+        self.looks.append(look)
+        key = look.key
+        result = self.model.machine.expire(self.model.states[key], look, self.now)
+        before = self.model.states[key]
+        answer = self.model.step(key, result)
+        if before.flight and before.flight.token != look.token and before.is_live(self.now):
+            assert answer.work is None
+        self.compare(answer, lambda engine: engine.look([look]))
+        self.took(self.model.filled(answer.work))
+
+    @rule(limit=st.integers(1, 2))
+    def due(self, limit: int) -> None:
+        first, *others = [list(self.world.run(engine.due(limit))) for engine in self.engines]
+        assert others == [first] * len(others)
+
+    @precondition(lambda self: self.works)
+    @rule(which=st.integers(0, 2), delay=st.sampled_from((None, None, timedelta(), SECOND)))
+    def give_back(self, which: int, delay: timedelta | None) -> None:
+        work = self.works[-1 - which % len(self.works)]
+        state = self.model.states[work.key]
+        result = self.model.machine.give_back(state, work, self.now, delay)
+        answer = self.model.step(work.key, result, work.payload)
+        self.compare(answer, lambda engine: _one(engine.give_back(work, delay)))
+
+    @precondition(lambda self: self.works)
+    @rule(which=st.integers(0, 2))
+    def renew(self, which: int) -> None:
+        work = self.works[-1 - which % len(self.works)]
+        done = Completion(work.key, work.position, work.token)
+        result = self.model.machine.renew(self.model.states[work.key], done, self.now)
+        renewed = Work(work.key, work.position, work.payload, work.token)
+        answer = self.model.step(work.key, result)
+        self.compare(answer, lambda engine: _one(engine.renew(renewed)))
+
+    @rule(key=keys, draw=st.integers(0, 9))
+    def operate(self, key: str, draw: int) -> None:
+        state = self.model.states[key]
+        if draw == 0:
+            self.model.step(key, (KeyState(), None))
+            self.applied[key].clear()
+            self.compare(len(state.held), lambda engine: _one(engine.forget(key)))
+        elif draw == 1:
+            self.model.step(key, (self.model.machine.drain(state), None))
+            self.compare(bool(state.held), lambda engine: _one(engine.drain(key)))
+
+    @rule(milliseconds=st.sampled_from((1, 999, 1000, 2000, 3000, 4000, 10_000, 41_000)))
+    def pass_time(self, milliseconds: int) -> None:
+        self.clock.advance(timedelta(milliseconds=milliseconds))
+
+    # What is compared
+
+    @property
+    def now(self) -> datetime:
+        return self.clock.now()
+
+    def token(self) -> str:
+        self.tokens += 1
+        return f"t{self.tokens}"
+
+    def took(self, work: Work | None) -> None:
+        if work is not None:
+            self.works.append(Offer(work.key, work.position, work.payload, work.token))
+
+    def compare(self, expected: Any, ask: Callable[[SequenceEngine], Awaitable[Any]]) -> None:
+        if getattr(expected, "work", None) is not None:
+            expected = structs.replace(expected, work=self.model.filled(expected.work))
+        for engine in self.engines:
+            (answer,) = self.world.run(ask(engine))
+            assert answer == expected, type(engine).__name__
+        self.compare_states()
+
+    def compare_states(self) -> None:
+        waiting = [self.world.run(engine.waiting(9)) for engine in self.engines]
+        assert waiting[1:] == waiting[:1] * (len(waiting) - 1)
+        for key, state in self.model.states.items():
+            held = [self.model.payloads[key, each.position] for each in state.held]
+            for engine in self.engines:
+                assert self.world.run(engine.read(key)).state == state, type(engine).__name__
+                found = self.world.run(engine.held(key, 99))
+                assert [each.payload for each in found] == held, type(engine).__name__
+
+
+async def _one(answer: Awaitable[Any]) -> tuple[Any]:
+    return (await answer,)
+
+
+@pytest.fixture
+def world(tmp_path: Path, redis_server: Redis) -> Iterator[World]:
+    world = World(tmp_path, redis_server.create_database())
+    yield world
+    world.loop.close()
+
+
+@pytest.mark.server("redis")
+def test_all_engines_answer_as_the_core_does(world: World) -> None:
+    machine = type("HistoryHere", (History,), {"world": world})
+    checks = [HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large]
+    run_state_machine_as_test(
+        machine,
+        settings=settings(
+            max_examples=30,
+            stateful_step_count=40,
+            deadline=None,
+            database=None,
+            phases=[Phase.generate],  # shrinking would take minutes: the history is short as it is
+            suppress_health_check=checks,
+        ),
+    )

@@ -1,0 +1,131 @@
+"""What an operator is told of the order of results, and what a drain does, on a virtual clock."""
+
+import logging
+from datetime import timedelta
+
+import pytest
+
+from headway.adapters.memory.sequences import MemorySequences
+from headway.core.errors import ConfigurationError
+from headway.core.sequence_answers import Completion, Look, Offer, Offered, Outcome
+from headway.core.sequence_settings import OnGap, SequenceSettings
+from headway.core.sequence_waiting import Mode
+from headway.runtime.order import ResultOrder
+from headway.testing.clock import VirtualClock
+
+SECOND = timedelta(seconds=1)
+
+
+class Bench:
+    """Sequences in memory, and an operator before them."""
+
+    def __init__(self, **settings: object) -> None:
+        self.clock = VirtualClock()
+        self.sequences = MemorySequences(self.clock, SequenceSettings(**settings))  # type: ignore[arg-type]
+        self.order = ResultOrder(self.sequences, who="ann@desk")
+        self._tokens = 0
+
+    async def offer(self, key: str, position: int, *, complete: bool = True) -> Offered:
+        self._tokens += 1
+        token = f"token-{self._tokens}"
+        (answer,) = await self.sequences.offer([Offer(key, position, b"{}", token)])
+        if answer.outcome is Outcome.PROCESS and complete:
+            await self.sequences.complete([Completion(key, position, token)])
+        return answer
+
+    async def hold(self, key: str, *positions: int) -> None:
+        await self.offer(key, 1)
+        for position in positions:
+            assert (await self.offer(key, position)).outcome is Outcome.HELD
+
+
+async def test_a_key_that_waits_says_what_is_missing_since_when_and_until_when() -> None:
+    bench = Bench()
+    await bench.hold("a", 4, 5, 8)
+    began = bench.clock.now()
+    bench.clock.advance(15 * SECOND)
+    report = await bench.order.explain("a")
+    assert (report.standing.mode, report.standing.marker) == (Mode.WAITING, 1)
+    assert (report.expected, report.standing.held) == (2, (4, 5, 8))
+    assert [(gap.first, gap.last) for gap in report.gaps] == [(2, 3), (6, 7)]
+    assert report.missing == 4
+    assert report.standing.since == began
+    assert report.standing.next_look == began + 30 * SECOND
+    assert report.standing.gives_up == began + 180 * SECOND
+
+
+async def test_a_key_in_flight_expects_what_is_in_flight() -> None:
+    bench = Bench()
+    await bench.offer("a", 7, complete=False)
+    await bench.offer("a", 8)
+    report = await bench.order.explain("a")
+    assert (report.standing.mode, report.expected, report.missing) == (Mode.IN_FLIGHT, 7, 0)
+
+
+async def test_an_unknown_key_is_refused_by_name() -> None:
+    with pytest.raises(ConfigurationError, match=r"the key 'nobody\\n' is not known here"):
+        await Bench().order.explain("nobody\n")
+
+
+async def test_status_counts_all_keys_and_names_the_first_due() -> None:
+    bench = Bench()
+    for key in ("a", "b", "c"):
+        await bench.hold(key, 3)
+        bench.clock.advance(SECOND)
+    await bench.offer("idle", 1)
+    report = await bench.order.status(limit=2)
+    assert (report.count, [each.key for each in report.keys]) == (3, ["a", "b"])
+
+
+async def test_a_drain_releases_what_is_held_and_is_recorded(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    bench = Bench()
+    await bench.hold("a", 4, 6)
+    with caplog.at_level(logging.INFO, "headway.operator"):
+        report = await bench.order.drain(["a"])
+    assert (report.done, report.chosen[0].missing) == (1, 3)
+    (record,) = caplog.records
+    assert record.getMessage() == (
+        "drain of a by ann@desk: 3 missing given up (backfill), 2 held released"
+    )
+    assert record.__dict__["missing"] == [[2, 3, 1], [5, 5, 1]]
+    (looked,) = await bench.sequences.look([Look("a", "looker")])
+    assert looked.work is not None
+    assert looked.work.gap is not None
+    assert (looked.work.position, list(looked.work.gap.positions())) == (4, [2, 3])
+
+
+async def test_a_dry_run_and_a_no_change_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    bench = Bench()
+    await bench.hold("a", 4)
+    before = await bench.sequences.read("a")
+    assert (await bench.order.drain(["a"], dry_run=True)).done == 1
+
+    def refuse(_report: object) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        await bench.order.drain(["a"], before=refuse)
+    assert await bench.sequences.read("a") == before
+    assert caplog.records == []
+
+
+async def test_a_drain_names_keys_that_are_unknown_or_hold_nothing() -> None:
+    bench = Bench()
+    await bench.offer("idle", 1)
+    report = await bench.order.drain(["idle", "nobody", "nobody"])
+    assert (report.holding_nothing, report.unknown, report.done) == (["idle"], ["nobody"], 0)
+
+
+async def test_all_are_those_that_stand_before_a_gap() -> None:
+    bench = Bench(on_gap=OnGap.PARK)
+    await bench.hold("parked", 3)
+    bench.clock.advance(181 * SECOND)
+    await bench.sequences.look([Look("parked", "looker")])
+    await bench.hold("waiting", 3)
+    await bench.offer("busy", 1, complete=False)
+    await bench.offer("busy", 2)
+    report = await bench.order.drain()
+    assert [each.key for each in report.chosen] == ["waiting", "parked"]
+    assert (await bench.order.explain("parked")).standing.mode is Mode.READY

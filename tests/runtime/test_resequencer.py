@@ -1,0 +1,275 @@
+"""The loop around sequences: apply, complete, go on; and what happens when one of them fails."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headway import Resequencer as PublicResequencer
+from headway.adapters.memory.sequences import MemorySequences, MemoryShelf
+from headway.core.sequence_answers import Work
+from headway.core.sequence_facts import (
+    ResultFailed,
+    ResultHeld,
+    ResultReleased,
+    SequenceFact,
+    SequencesAway,
+    SequencesBack,
+    TurnLost,
+)
+from headway.core.sequence_settings import SequenceSettings
+from headway.runtime.resequencer import Resequencer, one_by_one
+from headway.runtime.sequence_fates import Fate, Result
+from headway.runtime.sequence_reach import SequencesAwayError, is_away
+from headway.runtime.sequence_watchers import SequenceWatchers
+from headway.testing.chance import Seeded
+from headway.testing.clock import VirtualClock
+
+LEASE = SequenceSettings().lease
+
+
+class Bench:
+    """Workers on one shelf, and what they did."""
+
+    def __init__(self) -> None:
+        self.clock = VirtualClock()
+        self.shelf = MemoryShelf()
+        self.done: list[int] = []
+        self.works: list[Work] = []
+        self.facts: list[SequenceFact] = []
+        self._chance = Seeded(7)
+
+    def tell(self, fact: SequenceFact) -> None:
+        self.facts.append(fact)
+
+    def told(self, kind: type) -> list[Any]:
+        return [fact for fact in self.facts if isinstance(fact, kind)]
+
+    async def apply(self, work: Work) -> None:
+        self.works.append(work)
+        self.done.append(work.position)
+
+    def worker(
+        self, apply: Callable[[Work], Awaitable[None]] | None = None, **given: Any
+    ) -> Resequencer:
+        sequences = given.pop("sequences", None) or MemorySequences(self.clock, shelf=self.shelf)
+        return Resequencer(
+            sequences,
+            one_by_one(apply or self.apply),
+            clock=self.clock,
+            chance=self._chance,
+            watcher=self,
+            **{"together": False, **given},
+        )
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench()
+
+
+def results(*positions: int, key: str = "k") -> list[Result]:
+    return [Result(key, position, b"%d" % position, applied=0) for position in positions]
+
+
+async def test_any_order_is_applied_in_order(bench: Bench) -> None:
+    worker = bench.worker()
+    fates = [(await worker.offer(results(position)))[0] for position in (3, 1, 4, 2, 2)]
+    assert fates == [Fate.HELD, Fate.APPLIED, Fate.HELD, Fate.APPLIED, Fate.DUPLICATE]
+    assert bench.done == [1, 2, 3, 4]
+    assert [work.payload for work in bench.works] == [b"1", b"2", b"3", b"4"]
+    assert len(bench.told(ResultHeld)) == len(bench.told(ResultReleased)) == 2
+
+
+async def test_a_batch_that_has_all_of_a_key_holds_nothing(bench: Bench) -> None:
+    worker = bench.worker(together=True)
+    fates = await worker.offer([*results(3, 1, 4, 2, 2), *results(2, 4, 3, key="late")])
+    applied, held = Fate.APPLIED, Fate.HELD
+    assert fates == [applied] * 4 + [Fate.DUPLICATE] + [held] * 3
+    assert bench.done == [1, 2, 3, 4]
+    assert {fact.key for fact in bench.told(ResultHeld)} == {"late"}
+
+
+async def test_slow_work_keeps_its_lease(bench: Bench) -> None:
+    async def slowly(work: Work) -> None:
+        await bench.clock.wait(LEASE * 4)
+        await bench.apply(work)
+
+    slow, other = bench.worker(slowly), bench.worker()
+    offering = asyncio.create_task(slow.offer(results(1)))
+    await asyncio.sleep(0)
+    looking = asyncio.create_task(other.run(timedelta(seconds=1)))
+    assert (await other.offer(results(1, 2))) == [Fate.HELD, Fate.HELD]
+    assert await offering == [Fate.APPLIED]
+    other.stop()
+    await looking
+    assert bench.done == [1, 2]
+    assert bench.told(TurnLost) == []
+
+
+async def test_without_renewal_somebody_else_takes_over_and_the_late_one_is_refused(
+    bench: Bench,
+) -> None:
+    go_on = asyncio.Event()
+
+    async def stuck(work: Work) -> None:
+        await go_on.wait()
+        await bench.apply(work)
+
+    slow, other = bench.worker(stuck, renewing=False), bench.worker()
+    offering = asyncio.create_task(slow.offer(results(1)))
+    await asyncio.sleep(0)
+    await other.offer(results(1))
+    bench.clock.advance(LEASE)
+    assert await other.look_at_due() == 1
+    go_on.set()
+    assert await offering == [Fate.DUPLICATE]
+    assert len(bench.told(TurnLost)) == 1
+
+
+async def test_what_raises_is_given_back_and_tried_again_while_the_rest_waits(
+    bench: Bench,
+) -> None:
+    failures = [ValueError("not today"), ValueError("nor now")]
+
+    async def sometimes(work: Work) -> None:
+        if (work.key, work.position) == ("k", 1) and failures:
+            raise failures.pop(0)
+        await bench.apply(work)
+
+    worker = bench.worker(sometimes)
+    assert await worker.offer(results(1, 2)) == [Fate.HELD, Fate.HELD]
+    assert await worker.offer(results(1, key="other")) == [Fate.APPLIED]
+    bench.clock.advance(timedelta(seconds=10))
+    await worker.look_at_due()
+    bench.clock.advance(timedelta(seconds=20))
+    await worker.look_at_due()
+    assert [work.position for work in bench.works if work.key == "k"] == [1, 2]
+    assert [(each.attempt, each.wait) for each in bench.told(ResultFailed)] == [
+        (1, timedelta(seconds=10)),
+        (2, timedelta(seconds=20)),
+    ]
+    # What was given back is held: what is added is removed again.
+    assert len(bench.told(ResultHeld)) == len(bench.told(ResultReleased)) == 2
+
+
+async def test_one_key_that_is_slow_keeps_back_no_other(bench: Bench) -> None:
+    async def apply(work: Work) -> None:
+        if work.key == "slow":
+            await bench.clock.wait(timedelta(seconds=5))
+        await bench.apply(work)
+
+    worker = bench.worker(apply)
+    await worker.offer([*results(1, key="slow"), *results(1, 2, 3, key="fast")])
+    assert [work.key for work in bench.works] == ["fast", "fast", "fast", "slow"]
+
+
+async def test_a_worker_that_is_stopped_in_the_middle_leaves_its_work_to_others_at_once(
+    bench: Bench,
+) -> None:
+    async def never(_work: Work) -> None:
+        await asyncio.Event().wait()
+
+    stopped, other = bench.worker(never, renewing=False), bench.worker()
+    offering = asyncio.create_task(stopped.offer(results(1)))
+    await asyncio.sleep(0.01)
+    offering.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await offering
+    await other.look_at_due()
+    assert bench.done == [1]
+
+
+class Cut(MemorySequences):
+    """An engine that is away, or that loses its answers."""
+
+    is_away = False
+    loses = 0
+
+    async def offer(self, offers: Any) -> Any:
+        answers = await self._ask(super().offer(offers))
+        if self.loses:
+            self.loses -= 1
+            raise TimeoutError("the answer is lost")
+        return answers
+
+    async def complete(self, done: Any) -> Any:
+        return await self._ask(super().complete(done))
+
+    async def due(self, limit: int) -> Any:
+        return await self._ask(super().due(limit))
+
+    async def _ask(self, asking: Any) -> Any:
+        if self.is_away:
+            asking.close()
+            raise ConnectionRefusedError("nobody there")
+        return await asking
+
+
+async def test_a_lost_answer_is_asked_for_again_and_applied_once(bench: Bench) -> None:
+    cut = Cut(bench.clock)
+    cut.loses = 2
+    assert await bench.worker(sequences=cut).offer(results(1)) == [Fate.APPLIED]
+    assert bench.done == [1]
+
+
+async def test_without_another_way_the_source_is_told_to_keep_its_results(bench: Bench) -> None:
+    cut = Cut(bench.clock)
+    worker = bench.worker(sequences=cut, patience=timedelta(seconds=3))
+    cut.is_away = True
+    with pytest.raises(SequencesAwayError, match=r"away since .*ConnectionRefusedError"):
+        await worker.offer(results(1))
+    assert [fact.patience for fact in bench.told(SequencesAway)] == [timedelta(seconds=3)]
+    looking = asyncio.create_task(worker.run())  # goes on, and finds it again
+    await bench.clock.wait(timedelta(seconds=30))
+    cut.is_away = False
+    await bench.clock.wait(timedelta(seconds=3))
+    assert len(bench.told(SequencesBack)) == 1
+    assert await worker.offer(results(1)) == [Fate.APPLIED]
+    worker.stop()
+    await looking
+
+
+@pytest.mark.parametrize(
+    ("error", "away"), [(ConnectionResetError(), True), (ValueError("wrong"), False)]
+)
+def test_only_what_speaks_of_the_connection_is_waited_for(error: Exception, *, away: bool) -> None:
+    assert is_away(error) is away
+
+
+async def test_a_watcher_that_raises_disturbs_nobody(bench: Bench) -> None:
+    class Broken:
+        def tell(self, fact: SequenceFact) -> None:
+            raise RuntimeError("no")
+
+    watchers = SequenceWatchers(Broken(), bench)
+    watchers.tell(ResultHeld("k", 1, 1))
+    assert bench.told(ResultHeld)
+
+
+async def test_the_public_one_works_on_a_file_with_a_plain_function(tmp_path: Path) -> None:
+    seen: list[tuple[int, bytes]] = []
+    loop, all_seen = asyncio.get_running_loop(), asyncio.Event()
+
+    def apply(work: Work) -> None:
+        seen.append((work.position, work.payload))
+        if work.position == 6:
+            loop.call_soon_threadsafe(all_seen.set)
+
+    url = f"sqlite:///{tmp_path}/order.db?synchronous=off"
+    settings = SequenceSettings().scaled(0.001)
+    async with PublicResequencer(
+        apply, url=url, settings=settings, look_every=timedelta(milliseconds=20)
+    ) as order:
+        assert await order.offer("k", 1, b"a") is Fate.APPLIED
+        assert await order.offer("k", 3, b"c") is Fate.HELD
+        assert await order.offer("k", 2, b"b") is Fate.APPLIED
+        assert seen == [(1, b"a"), (2, b"b"), (3, b"c")]
+        assert await order.offer_all([Result("k", 6), Result("k", 5)]) == [Fate.HELD] * 2
+        async with asyncio.timeout(30):
+            await all_seen.wait()  # the gap of 4 is given up after 180 ms
+        assert await order.offer("k", 5) is Fate.DUPLICATE
+    assert [position for position, _ in seen] == [1, 2, 3, 5, 6]

@@ -1,0 +1,160 @@
+"""The engine of sequences is away: results wait, then go on without their order, and all is put
+right afterwards."""
+
+import asyncio
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headway.adapters.redis.sequences import redis_sequences
+from headway.core.sequence_settings import SequenceSettings
+from headway.runtime.sequence_fates import Fate
+from headway.systems.uptime import metrics
+from headway.systems.uptime.metrics import Tally
+from headway.systems.uptime.opening import open_processor
+from headway.systems.uptime.rollout import Features
+from headway.systems.uptime.settings import UptimeSettings
+from headway.testing.servers import Redis
+from tests.uptime.sites import FOUR, Site, check, send
+
+
+class Wire:
+    """Sequences behind a wire that can be cut."""
+
+    def __init__(self, sequences: Any) -> None:
+        self._sequences = sequences
+        self.settings: SequenceSettings = sequences.settings
+        self.is_cut = False
+        self.asked = 0
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._sequences, name)
+
+        async def ask(*given: Any) -> Any:
+            self.asked += 1
+            if self.is_cut:
+                raise ConnectionRefusedError("nobody listens")
+            return await method(*given)
+
+        return ask
+
+
+async def test_results_wait_ten_seconds_for_the_engine_and_lose_nothing(memory: Site) -> None:
+    wire: Any = Wire(memory.sequences())
+    consumer = memory.consumer(sequences=wire)
+    wire.is_cut = True
+
+    async def mend() -> None:
+        await memory.clock.wait(timedelta(seconds=8))
+        wire.is_cut = False
+
+    mending = asyncio.create_task(mend())
+    assert await send(consumer, FOUR) == [Fate.APPLIED]
+    await mending
+    assert memory.counted(metrics.PASSED) == 0
+
+
+async def test_after_ten_seconds_they_go_on_with_backfill_and_are_counted(memory: Site) -> None:
+    wire: Any = Wire(memory.sequences())
+    consumer = memory.consumer(sequences=wire)
+    await send(consumer, FOUR)
+    wire.is_cut = True
+    began = memory.clock.now()
+    assert await send(consumer, FOUR + 2) == [Fate.PASSED]
+    waited = memory.clock.now() - began
+    assert timedelta(seconds=10) <= waited < timedelta(seconds=12)
+    assert await memory.missed() == [FOUR + 1]
+    assert memory.counted(metrics.PASSED) == 1
+    # From now on nobody waits, and the engine is not asked for every result.
+    asked = wire.asked
+    assert await send(consumer, FOUR + 3) == [Fate.PASSED]
+    assert wire.asked <= asked + 1
+    assert memory.clock.now() - began - waited < timedelta(seconds=1)
+
+
+async def test_the_late_result_takes_the_miss_back_once_the_engine_is_there(memory: Site) -> None:
+    wire: Any = Wire(memory.sequences())
+    consumer = memory.consumer(sequences=wire)
+    await send(consumer, FOUR)
+    wire.is_cut = True
+    await send(consumer, FOUR + 2)
+    wire.is_cut = False
+    memory.clock.advance(timedelta(seconds=5))
+    assert await send(consumer, FOUR + 1) == [Fate.APPLIED]
+    assert await memory.missed() == []
+    assert await send(consumer, FOUR + 3) == [Fate.APPLIED]  # the marker has jumped forward
+
+
+async def test_what_was_held_all_the_time_is_not_dropped_with_its_miss(memory: Site) -> None:
+    wire: Any = Wire(memory.sequences())
+    consumer = memory.consumer(sequences=wire)
+    await send(consumer, FOUR, FOUR + 2)  # held
+    wire.is_cut = True
+    await send(consumer, FOUR + 3)
+    assert await memory.missed() == [FOUR + 1, FOUR + 2]
+    wire.is_cut = False
+    memory.clock.advance(timedelta(seconds=5))
+    assert await send(consumer, FOUR + 4) == [Fate.APPLIED]
+    assert await memory.missed() == [FOUR + 1]
+    assert await memory.applied() == [FOUR, FOUR + 3, FOUR + 2, FOUR + 4]
+    assert memory.counted(metrics.RETRACTED) == 1
+
+
+async def test_a_result_applied_just_before_the_engine_went_away_counts_as_applied(
+    memory: Site,
+) -> None:
+    wire: Any = Wire(memory.sequences())
+    consumer = memory.consumer(sequences=wire)
+    complete = wire._sequences.complete
+
+    async def cut(done: Any) -> Any:
+        wire.is_cut = True
+        raise ConnectionResetError("gone")
+
+    wire._sequences.complete = cut
+    assert await send(consumer, FOUR) == [Fate.APPLIED]
+    wire._sequences.complete, wire.is_cut = complete, False
+    memory.clock.advance(timedelta(seconds=31))  # the lease of what was never completed is over
+    assert await send(consumer, FOUR + 1) == [Fate.APPLIED]
+    assert await memory.applied() == [FOUR, FOUR + 1]
+
+
+@pytest.mark.server("redis")
+async def test_redis_is_killed_and_comes_back(tmp_path: Path) -> None:
+    with Redis() as server:
+        url = server.create_database()
+        settings = UptimeSettings(
+            store=f"sqlite:///{tmp_path}/uptime.db?synchronous=off",
+            sequences=url,
+            percentage=100,
+            patience=timedelta(seconds=0.3),
+        )
+        site = Site("sqlite", tmp_path)
+        await site.open()
+        counts = Tally()
+        consumer = await open_processor(settings, counts)
+        assert await send(consumer, FOUR, FOUR + 2) == [Fate.APPLIED, Fate.HELD]
+        server.kill()
+        assert await send(consumer, FOUR + 3) == [Fate.PASSED]
+        server.start()
+        desk = redis_sequences(url)
+        assert [each.position // 60_000 for each in await desk.held("s1", 10)] == [FOUR + 2]
+        await desk.close()
+        await asyncio.sleep(1.1)  # the engine is asked again once in a second
+        fates = await send(consumer, FOUR + 1, FOUR + 4)
+        assert fates == [Fate.APPLIED, Fate.APPLIED]
+        assert await site.missed() == []
+        assert sorted(await site.applied()) == [*range(FOUR, FOUR + 5)]
+        assert counts.get(metrics.PASSED) == 1
+        await consumer.close()
+        await site.close()
+
+
+async def test_without_the_feature_the_engine_is_not_even_asked(memory: Site) -> None:
+    wire: Any = Wire(memory.sequences())
+    wire.is_cut = True
+    consumer = memory.consumer(sequences=wire, features=Features())
+    assert await consumer.handle_result(check(FOUR)) is Fate.APPLIED
+    assert wire.asked == 0
