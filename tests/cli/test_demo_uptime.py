@@ -196,7 +196,10 @@ def test_a_picture_that_has_no_folder_is_refused_at_once(tmp_path: Path) -> None
     assert "there is no folder for the picture nowhere/a.svg" in done.stderr
 
 
-def test_ctrl_c_leaves_nothing_behind(tmp_path: Path) -> None:
+@pytest.mark.parametrize("order", [signal.SIGINT, signal.SIGTERM])
+def test_a_demo_that_is_stopped_leaves_nothing_behind(
+    tmp_path: Path, order: signal.Signals
+) -> None:
     log = tmp_path / "demo.log"
     process = Process(
         ["env", "--default-signal=INT", *COMMAND, "demo", "uptime", "--picture", "-"],
@@ -206,7 +209,7 @@ def test_ctrl_c_leaves_nothing_behind(tmp_path: Path) -> None:
     try:
         soon = timedelta(seconds=20)
         assert wait_until(lambda: "processing" in log.read_text(), soon)
-        assert process.end(signal.SIGINT, soon)
+        assert process.end(order, soon)
     finally:
         process.kill()
     assert log.read_text().splitlines()[-1] == "stopped: nothing is left of it"

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
+from functools import lru_cache
 from hashlib import sha256
 from typing import Any
 
@@ -78,6 +79,7 @@ def is_sweep_of(operation: object, collection: str, document_id: str, generation
     )
 
 
+@lru_cache(maxsize=16)  # a page of documents is judged at one moment
 def _stamp(at: datetime | None) -> str:
     # To the millisecond: nobody purges, inserts and claims a document twice in one.
     return "" if at is None else f"@{at.astimezone(UTC):%Y%m%dT%H%M%S}.{at.microsecond // 1000:03}Z"

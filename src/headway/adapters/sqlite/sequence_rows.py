@@ -111,4 +111,3 @@ def take_due(
     for (key,) in rows:
         connection.execute(_KEEP, (seconds(until), family, key))
     return [key for (key,) in rows]
-

@@ -45,7 +45,7 @@ def ledger(
     from headway.apps.cli import figures  # noqa: PLC0415 (a fast start of the other commands)
     from headway.systems.ledger.demo import ServerDidNotStartError, events_in_all, play  # noqa: PLC0415
 
-    _end_servers_on_the_way_out()
+    _clean_up_on_the_way_out()
     with figures.progress(events_in_all(), "starting servers", quiet=as_json) as tick:
         try:
             acts = play(_SERVE, environment(), database=database, on_act=tick.say, on_answer=tick)
@@ -89,12 +89,13 @@ def uptime(
     from headway.apps.cli.demo_uptime import show_uptime  # noqa: PLC0415 (a fast start)
     from headway.systems.uptime.demo.scenario import Scenario  # noqa: PLC0415 (the same)
 
+    _clean_up_on_the_way_out()
     scenario = Scenario(subscriptions=subscriptions, backlog=60 * backlog, seed=seed)
     file = None if picture == "-" else Path(picture)
     show_uptime(scenario, picture_file=file, machine=as_json)
 
 
-def _end_servers_on_the_way_out() -> None:
+def _clean_up_on_the_way_out() -> None:
     """Take the order to stop, and the end of the terminal, as Ctrl-C is taken.
 
     As Ctrl-C itself, because asyncio knows how to end what is going on then; an exception of our
