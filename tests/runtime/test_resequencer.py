@@ -1,7 +1,7 @@
 """The loop around sequences: apply, complete, go on; and what happens when one of them fails."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -231,6 +231,26 @@ async def test_without_another_way_the_source_is_told_to_keep_its_results(bench:
     assert await worker.offer(results(1)) == [Fate.APPLIED]
     worker.stop()
     await looking
+
+
+async def test_a_look_that_fails_does_not_end_the_looking(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    troubles = [KeyError("a store of somebody's own")]
+
+    async def wanted(keys: Sequence[str]) -> Sequence[str]:
+        if troubles:
+            raise troubles.pop()
+        return keys
+
+    worker = bench.worker(wanted=wanted)
+    await worker.offer(results(2))
+    looking = asyncio.create_task(worker.run())
+    await bench.clock.wait(timedelta(seconds=300))
+    worker.stop()
+    await looking
+    assert bench.done == [2]
+    assert "A look at what is due failed" in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -143,6 +143,7 @@ class Site:
         while self.clock.now() < end:
             self.clock.advance(min(STEP, end - self.clock.now()))
             await consumer.backlog.look_at_due()
+            await consumer.backlog.scheduled()
 
     async def applied(self, key: str = "s1") -> list[int]:
         """Give the minutes whose results were applied, in the order in which they were."""
@@ -170,7 +171,9 @@ class Site:
 
 async def send(consumer: ResultProcessor, *minutes: int) -> list[Handled]:
     """Send results one after another."""
-    return [await consumer.handle_result(check(minute)) for minute in minutes]
+    handled = [await consumer.handle_result(check(minute)) for minute in minutes]
+    await consumer.backlog.scheduled()
+    return handled
 
 
 APPLIED: Sequence[Handled] = (Fate.APPLIED,)

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -19,7 +19,7 @@ from headway.assembly.sequencing import open_sequences
 from headway.runtime.sequence_fates import Fate
 from headway.systems.uptime import metrics
 from headway.systems.uptime.embedded import Embedded
-from headway.systems.uptime.hosting import LoopThread
+from headway.systems.uptime.hosting import LoopThread, flushed_to
 from headway.systems.uptime.kafka_feed import produce
 from headway.systems.uptime.metrics import Tally
 from headway.systems.uptime.opening import FAMILY, open_processor, open_store
@@ -29,7 +29,7 @@ from headway.systems.uptime.store import MonitorChange
 from headway.testing.servers import RabbitMQ, wait_until
 from headway.testing.servers.loopback import http_request
 from tests.uptime.crowds import MINUTE, is_exact, keys, mixed, results, settings_in, subscribe
-from tests.uptime.sites import check
+from tests.uptime.sites import Site, check
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -119,6 +119,7 @@ async def test_a_task_of_celery_gives_up_the_wait_and_never_goes_through_the_fro
         consumer = await open_processor(settings, counts, scheduler=scheduler_of(settings))
         sent = [check(1, name) for name in names] + [check(3, name) for name in names[:3]]
         await consumer.handle_results([*sent, check(2, "fine"), check(3, "fine")])
+        await consumer.backlog.scheduled()
         assert counts.get(metrics.TASK_SCHEDULED) == 3
         await consumer.store.change("gone", MonitorChange(delete=True))
         assert await consumer.handle_result(check(2, "early")) is Fate.APPLIED
@@ -246,3 +247,25 @@ def test_a_thread_that_hosts_a_consumer_ends_with_it() -> None:
     assert thread.run(asyncio.sleep(0, "done")) == "done"
     thread.close()
     assert threading.active_count() == before
+
+
+async def test_what_could_not_be_stored_of_the_counts_is_stored_the_next_time(
+    memory: Site, caplog: pytest.LogCaptureFixture
+) -> None:
+    count, troubles = memory.store.count, [OSError("disk full")]
+
+    async def refuse(counts: Mapping[str, float]) -> None:
+        if troubles:
+            raise troubles.pop()
+        await count(counts)
+
+    memory.store.count = refuse  # type: ignore[method-assign]
+    tally = Tally()
+    tally.add(metrics.ADDED, 2)
+    flushing = asyncio.create_task(flushed_to(memory.store, tally, memory.clock))
+    await memory.clock.wait(timedelta(seconds=1.5))
+    tally.add(metrics.ADDED)
+    await memory.clock.wait(timedelta(seconds=2))
+    flushing.cancel()
+    assert await memory.store.counts() == {metrics.ADDED.name: 3}
+    assert "disk full" in caplog.text

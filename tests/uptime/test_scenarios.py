@@ -115,6 +115,15 @@ async def test_progress_begins_a_new_wait_for_the_next_gap(site: Site) -> None:
     assert await site.missed() == [FOUR + 3]
 
 
+async def test_whoever_drains_up_to_another_gap_has_that_one_looked_at(site: Site) -> None:
+    consumer = site.consumer()
+    await send(consumer, FOUR, FOUR + 2, FOUR + 4)
+    assert len(site.scheduler.asked) == 1
+    site.clock.advance(timedelta(seconds=5))
+    await send(consumer, FOUR + 1)
+    assert site.scheduler.asked == [("s1", 10), ("s1", 10)]
+
+
 async def test_while_results_are_held_those_in_order_are_held_too(site: Site) -> None:
     consumer = site.consumer()
     await send(consumer, FOUR, FOUR + 2)
@@ -144,6 +153,7 @@ async def test_two_workers_that_hold_at_the_same_time_schedule_one_task(site: Si
     await asyncio.gather(
         first.handle_result(check(FOUR + 3)), second.handle_result(check(FOUR + 2))
     )
+    await asyncio.gather(first.backlog.scheduled(), second.backlog.scheduled())
     assert site.scheduler.asked == [("s1", 10)]
 
 

@@ -185,7 +185,7 @@ class Sequencer:
         """Hand out what is ready, or end the wait where too much is held behind a gap."""
         state, work = self._hand_out(state, asked.key, asked.token, now)
         if work is None and self._trips(state, asked.caught_up, now):
-            jump = Jump(state.held[-1].position, Why.BREAKER)
+            jump = Jump(self._breaks_to(state, asked.caught_up), Why.BREAKER)
             state, work = self._give_up(state, jump, asked, now)
             return state, work, jump.why
         return state, work, None
@@ -238,6 +238,19 @@ class Sequencer:
         # Whose worker died over it was seen, so it will come again; and what the source still has
         # for us is no gap.
         return state.flight is None and (caught_up is None or caught_up >= state.gap_since)
+
+    def _breaks_to(self, state: KeyState, caught_up: datetime | None) -> int:
+        """Say up to where the breaker gives gaps up: before one that the source may still fill."""
+        if caught_up is None or len(state.held) >= self.settings.breaker_at_most:
+            return state.held[-1].position
+        to = state.held[0].position
+        for held in state.held[1:]:
+            before = replace(state, marker=to)
+            missing = before.missing_before(held.position, held.step, held.begins)
+            if missing and held.since > caught_up:
+                break
+            to = held.position
+        return to
 
     def _out_of_time(
         self, state: KeyState, caught_up: datetime | None, now: datetime

@@ -6,6 +6,7 @@ brought it. Looks at due keys only decide when to stop waiting, and find what a 
 """
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime, timedelta
@@ -13,8 +14,6 @@ from datetime import datetime, timedelta
 from headway.core.sequence_answers import Look, Looked, Offer, Offered, Outcome, Work
 from headway.core.sequence_facts import (
     GapGivenUp,
-    LookNotScheduled,
-    LookScheduled,
     ResultHeld,
     ResultsPassed,
 )
@@ -25,6 +24,7 @@ from headway.ports.sequences import Sequences
 from headway.runtime.sequence_fates import Fate, Result
 from headway.runtime.sequence_leases import SequenceLeases
 from headway.runtime.sequence_reach import Reach, SequencesAwayError
+from headway.runtime.sequence_scheduling import Looks
 from headway.runtime.sequence_turns import ApplyAll, Turn, Turns
 
 Otherwise = Callable[[Sequence[Result]], Awaitable[None]]
@@ -34,6 +34,7 @@ Wanted = Callable[[Sequence[str]], Awaitable[Sequence[str]]]
 Progress = Callable[[], datetime | None]
 """Says until when all that reached the source has been offered; None: until now."""
 
+_LOG = logging.getLogger("headway")
 _OFFERS_AGAIN = 3
 _LATE = 5
 """A fifth of the first wait: tasks are never on time to the second."""
@@ -71,7 +72,8 @@ class Resequencer:
             chance: Makes tokens.
             watcher: Hears what happened.
             scheduler: Has keys looked at later; without one, somebody has to `run` this.
-            otherwise: Takes results while the engine is away; without it they are LEFT.
+            otherwise: Takes results while the engine is away; without it that is raised, and the
+                source has to keep them.
             wanted: Sorts out keys that nobody needs any more, before looks.
             progress: How far the source was read, for looks.
             patience: How long everything waits for an engine that is away.
@@ -82,7 +84,7 @@ class Resequencer:
         self._clock = clock
         self._chance = chance
         self._watcher = watcher
-        self._scheduler = scheduler
+        self._looks = Looks(scheduler, watcher)
         self._otherwise = otherwise
         self._wanted = wanted
         self._progress = progress
@@ -95,7 +97,7 @@ class Resequencer:
             reach=self._reach,
             leases=leases,
             watcher=watcher,
-            schedule=self._schedule,
+            schedule=self._looks.schedule,
         )
         self._stopped = asyncio.Event()
 
@@ -142,7 +144,9 @@ class Resequencer:
 
         With `in_time` only a look that comes when the schedule says has another one scheduled.
         """
-        return (await self._look([key], in_time=in_time)).get(key)
+        wait = (await self._look([key], in_time=in_time)).get(key)
+        await self.scheduled()
+        return wait
 
     async def look_at_due(self, limit: int = _KEYS_AT_ONCE) -> int:
         """Look at the keys whose time has come; say how many they were."""
@@ -160,6 +164,9 @@ class Resequencer:
                     more = await self.look_at_due() == _KEYS_AT_ONCE
                 except SequencesAwayError:
                     more = False  # said already; the next round asks again
+                except Exception:  # noqa: BLE001 (of any store: without looks, keys wait for ever)
+                    _LOG.exception("A look at what is due failed; the next one tries again")
+                    more = False
                 if more:
                     continue
                 pause = asyncio.create_task(self._clock.wait(every))
@@ -172,8 +179,13 @@ class Resequencer:
         """End `run` after what it is at."""
         self._stopped.set()
 
+    async def scheduled(self) -> None:
+        """Wait until every look that was asked for is scheduled, or could not be."""
+        await self._looks.settled()
+
     async def close(self) -> None:
         self.stop()
+        await self.scheduled()
         await self.sequences.close()
 
     def _offer_of(self, result: Result) -> Offer:
@@ -196,7 +208,7 @@ class Resequencer:
         own: dict[int, Turn] = {}
         for (at, offer), answer in zip(offers.items(), answers, strict=True):
             fates[at] = Fate.DUPLICATE if answer.outcome is Outcome.DUPLICATE else Fate.HELD
-            await self._note(offer, answer)
+            self._note(offer, answer)
             if answer.work is None:
                 continue
             turn = Turn(answer.work)
@@ -206,7 +218,7 @@ class Resequencer:
         await self._take(turns, has_store=self._otherwise is not None)
         for turn in turns:
             if turn.look_in is not None and not turn.is_given_back:
-                await self._schedule(turn.work.key, turn.look_in, again=True)
+                self._looks.schedule(turn.work.key, turn.look_in, again=True)
         again = []
         for at, turn in own.items():
             fates[at] = turn.fate
@@ -214,14 +226,14 @@ class Resequencer:
                 again.append(at)
         return again
 
-    async def _note(self, offer: Offer, answer: Offered) -> None:
+    def _note(self, offer: Offer, answer: Offered) -> None:
         if answer.given_up is not None:
             self._watcher.tell(GapGivenUp(offer.key, answer.given_up, answer.held))
         if answer.outcome is not Outcome.HELD or answer.again:
             return
         self._watcher.tell(ResultHeld(offer.key, offer.position, answer.held))
         if answer.held == 1 and answer.look_in is not None:
-            await self._schedule(offer.key, answer.look_in, again=False)
+            self._looks.schedule(offer.key, answer.look_in, again=False)
 
     async def _look(self, keys: Sequence[str], *, in_time: bool = False) -> dict[str, timedelta]:
         """Look at keys; say for each that waits for something when to look again."""
@@ -247,7 +259,7 @@ class Resequencer:
                 continue
             waits[look.key] = wait
             if turn is None or not turn.is_given_back:  # whoever gave it back has scheduled that
-                await self._schedule(look.key, wait, again=True)
+                self._looks.schedule(look.key, wait, again=True)
         return waits
 
     def _is_between(self, answer: Looked) -> bool:
@@ -264,16 +276,6 @@ class Resequencer:
         for end in await asyncio.gather(*taken, return_exceptions=True):
             if end is not None:  # after all others have come to their end
                 raise end
-
-    async def _schedule(self, key: str, delay: timedelta, *, again: bool) -> None:
-        """Have the key looked at. Whether that succeeds or not, the index has it."""
-        try:
-            if self._scheduler is not None:
-                await self._scheduler.schedule(key, delay)
-        except Exception as error:  # noqa: BLE001 (whatever a broker's client raises)
-            self._watcher.tell(LookNotScheduled(key, error))
-        else:
-            self._watcher.tell(LookScheduled(key, delay, again))
 
 
 def one_by_one(apply: Callable[[Work], Awaitable[None]]) -> ApplyAll:

@@ -29,7 +29,7 @@ ApplyAll = Callable[[Sequence[Work]], Awaitable[Sequence[BaseException | None]]]
 class Schedule(Protocol):
     """Has a key looked at later."""
 
-    async def __call__(self, key: str, delay: timedelta, *, again: bool) -> None: ...
+    def __call__(self, key: str, delay: timedelta, *, again: bool) -> None: ...
 
 
 class Turn:
@@ -151,7 +151,7 @@ class Turns:
         turn.is_given_back, turn.look_in = True, wait
         if not work.held:
             self._watcher.tell(ResultHeld(work.key, work.position, 1))
-        await self._schedule(work.key, wait, again=work.held)
+        self._schedule(work.key, wait, again=work.held)
 
     async def _hand_back(self, turns: Sequence[Turn]) -> None:
         for turn in turns:

@@ -15,6 +15,8 @@ from headway.ports.clock import Clock
 T = TypeVar("T")
 
 _QUIET = timedelta(seconds=2)
+_SESSION = {"session.timeout.ms": 15_000, "heartbeat.interval.ms": 3_000}
+"""A consumer that was killed keeps its partitions from everybody for so long; by default, 45 s."""
 
 
 def kafka_consumer(servers: str, group: str, overrides: dict[str, Any]) -> KafkaConsumer:
@@ -24,7 +26,7 @@ def kafka_consumer(servers: str, group: str, overrides: dict[str, Any]) -> Kafka
         group,
         auto_offset_reset="earliest",
         bootstrap_servers=[servers],
-        override_params=overrides,
+        override_params={**_SESSION, **overrides},
         enable_auto_commit=False,
     )
     return KafkaConsumer(configuration)

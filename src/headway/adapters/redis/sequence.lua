@@ -315,10 +315,25 @@ local function machine()
     return not s.position and (not caught_up or caught_up >= s.gap)
   end
 
+  local function breaks_to(s, caught_up)
+    if not caught_up or s.n >= BREAKER_AT_MOST then
+      return last_position(s)
+    end
+    local found, to = call('ZRANGE', s.backlog, 0, -1, 'WITHSCORES'), nil
+    for i = 1, #found, 2 do
+      local h = item(found[i + 1], found[i])
+      if to and h.since > caught_up and missing_before({ marker = to }, h.position, h.step, h.begins) > 0 then
+        break
+      end
+      to = h.position
+    end
+    return to
+  end
+
   local function proceed(s, token, caught_up)
     local work = hand_out(s, token)
     if not work and trips(s, caught_up) then
-      return give_up(s, last_position(s), 'breaker', token), 'breaker'
+      return give_up(s, breaks_to(s, caught_up), 'breaker', token), 'breaker'
     end
     return work, nil
   end

@@ -16,7 +16,7 @@ from multiprocessing.context import SpawnProcess
 from typing import Self
 
 from headway.assembly.retrying import CLOCK
-from headway.systems.uptime.hosting import Host
+from headway.systems.uptime.hosting import Host, host_of
 from headway.systems.uptime.processor import Handled
 from headway.systems.uptime.settings import UptimeSettings
 
@@ -227,7 +227,7 @@ def _work(line: Connection, settings: UptimeSettings) -> None:
             except EOFError:
                 break
             try:
-                host = host or Host(settings)
+                host = host_of(settings)
                 line.send(_taken(host, batch, caught_up))
             except Exception as error:  # noqa: BLE001 (it is raised where results are fed)
                 line.send(RuntimeError(f"a worker failed: {type(error).__name__}: {error}"))

@@ -5,6 +5,7 @@ result would connect anew for each result.
 """
 
 import asyncio
+import logging
 import threading
 from collections.abc import Coroutine, Sequence
 from contextlib import suppress
@@ -22,10 +23,11 @@ from headway.systems.uptime.settings import UptimeSettings
 from headway.systems.uptime.store import UptimeStore
 
 T = TypeVar("T")
+_LOG = logging.getLogger("headway")
 
 _FLUSH_EVERY = timedelta(seconds=1)
-LOOK_EVERY = timedelta(seconds=1)
-LOOK_BESIDE_SCHEDULER = timedelta(seconds=30)
+_LOOK_EVERY = timedelta(seconds=1)
+_LOOK_BESIDE_SCHEDULER = timedelta(seconds=30)
 """Where tasks look, the index is only asked for what they forgot."""
 
 
@@ -87,9 +89,8 @@ class Host:
         processor = await open_processor(
             self.settings, self._tally, scheduler=self._scheduler, progress=self.progress
         )
-        every = LOOK_EVERY if self._scheduler is None else LOOK_BESIDE_SCHEDULER
-        every *= min(self.settings.time_scale, 1.0)
-        self._tasks.append(asyncio.create_task(processor.backlog.run(every)))
+        looks = processor.backlog.run(look_every(self.settings))
+        self._tasks.append(asyncio.create_task(looks))
         flushing = flushed_to(processor.store, self._tally, CLOCK)
         self._tasks.append(asyncio.create_task(flushing))
         return processor
@@ -115,15 +116,30 @@ async def flushed_to(store: UptimeStore, tally: Tally, clock: Clock) -> None:
     while True:
         await clock.wait(_FLUSH_EVERY)
         if counts := tally.taken():
-            # Whoever ends this in the middle must not lose what was taken out of the tally.
-            await asyncio.shield(store.count(counts))
+            try:
+                # Whoever ends this in the middle must not lose what was taken out of the tally.
+                await asyncio.shield(store.count(counts))
+            except Exception:  # noqa: BLE001 (of any store: the next round tries again)
+                _LOG.exception("What was counted could not be stored; the next round tries again")
+                tally.give_back(counts)
+
+
+def look_every(settings: UptimeSettings) -> timedelta:
+    """Say how often a process asks the index of due keys."""
+    every = _LOOK_BESIDE_SCHEDULER if settings.celery_broker else _LOOK_EVERY
+    return every * min(settings.time_scale, 1.0)
+
+
+def scheduler_in(settings: UptimeSettings) -> LookScheduler | None:
+    """Give what schedules looks, if the settings name a broker for that."""
+    if not settings.celery_broker:
+        return None
+    from headway.systems.uptime.scheduling import scheduler_of  # noqa: PLC0415 (an extra)
+
+    return scheduler_of(settings)
 
 
 @cache  # one for the whole life of a worker process, which is all that calls this
 def host_of(settings: UptimeSettings) -> Host:
     """Give the consumer of this process."""
-    if not settings.celery_broker:
-        return Host(settings)
-    from headway.systems.uptime.scheduling import scheduler_of  # noqa: PLC0415
-
-    return Host(settings, scheduler=scheduler_of(settings))
+    return Host(settings, scheduler=scheduler_in(settings))

@@ -185,6 +185,11 @@ class Tally:
         counts, self._counts = self._counts, {}
         return counts
 
+    def give_back(self, counts: Mapping[str, float]) -> None:
+        """Take back what was taken and could not be stored."""
+        for name, number in counts.items():
+            self._add(name, number)
+
     def _add(self, name: str, number: float) -> None:
         self._counts[name] = self._counts.get(name, 0) + number
 

@@ -149,8 +149,7 @@ class ResultProcessor:
         return await self.backlog.look(key, in_time=True)
 
     async def close(self) -> None:
-        self.backlog.stop()
-        await self.sequences.close()
+        await self.backlog.close()
         await self.store.close()
 
     async def _process_result_internal(self, effects: Sequence[Effect]) -> Sequence[Change]:

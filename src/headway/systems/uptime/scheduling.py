@@ -6,6 +6,7 @@ from celery import Celery
 
 from headway import ConfigurationError
 from headway.adapters.celery.scheduler import CeleryScheduler
+from headway.assembly.retrying import CLOCK
 from headway.systems.uptime.hosting import host_of
 from headway.systems.uptime.settings import PREFIX, UptimeSettings
 
@@ -44,4 +45,4 @@ def celery_app(settings: UptimeSettings) -> Celery:
 
 def scheduler_of(settings: UptimeSettings) -> CeleryScheduler:
     """Give what sends the task."""
-    return CeleryScheduler(celery_app(settings).tasks[PROCESS_UPTIME_BACKLOG])
+    return CeleryScheduler(celery_app(settings).tasks[PROCESS_UPTIME_BACKLOG], CLOCK)

@@ -12,7 +12,7 @@ import msgspec
 from headway import ConfigurationError, HeadwayError, Service, WorkerSettings, connect, run_services
 from headway.assembly.retrying import CLOCK
 from headway.runtime.sequence_fates import Fate
-from headway.systems.uptime.hosting import LOOK_EVERY, flushed_to
+from headway.systems.uptime.hosting import flushed_to, look_every, scheduler_in
 from headway.systems.uptime.metrics import Tally
 from headway.systems.uptime.opening import open_processor
 from headway.systems.uptime.processor import ResultProcessor
@@ -42,8 +42,9 @@ def uptime_service(take: Callable[[bytes], Any]) -> Service:
 async def run_on_bus(settings: UptimeSettings) -> None:
     """Take results from the bus until SIGTERM or Ctrl-C, and look at what is held."""
     tally = Tally()
-    processor = await open_processor(settings, tally)
-    looking = asyncio.create_task(processor.backlog.run(LOOK_EVERY * min(settings.time_scale, 1.0)))
+    scheduler = scheduler_in(settings)
+    processor = await open_processor(settings, tally, scheduler=scheduler)
+    looking = asyncio.create_task(processor.backlog.run(look_every(settings)))
     flushing = asyncio.create_task(flushed_to(processor.store, tally, CLOCK))
     try:
         await run_services(

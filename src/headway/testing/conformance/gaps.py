@@ -138,6 +138,19 @@ class GapsConformance:
         assert (looked.given_up, looked.attempt, looked.look_in) == (None, 5, 60 * SECOND)
         assert await ours.process(2) == [*range(2, 16)]
 
+    async def test_the_breaker_leaves_a_gap_that_the_source_may_still_fill(
+        self, harness: SequencesHarness
+    ) -> None:
+        passed = harness.clock.now() + SECOND
+        ours = await standing_before(harness, *range(3, 11))
+        ours.passes(60)
+        assert (await ours.offer(12, caught_up=passed)).given_up is None
+        answer = await ours.offer(13, caught_up=passed)
+        assert answer.given_up is Why.BREAKER
+        done = await ours.drained(answer.work)
+        assert (positions(done), gap_of(done[0])) == ([*range(3, 11)], [2])
+        assert await ours.process(11) == [11, 12, 13]
+
     async def test_a_gap_is_given_up_when_the_source_has_passed_it(
         self, harness: SequencesHarness
     ) -> None:
