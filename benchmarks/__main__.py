@@ -4,7 +4,15 @@ import argparse
 import json
 import sys
 
-from benchmarks import disturbance, imports, rabbitmq_queues, retrying, sqlite_queues, sweeping
+from benchmarks import (
+    disturbance,
+    imports,
+    ordering,
+    rabbitmq_queues,
+    retrying,
+    sqlite_queues,
+    sweeping,
+)
 from benchmarks.measure import Table
 
 SUITES = {
@@ -14,6 +22,7 @@ SUITES = {
     "disturbance": disturbance.measure,
     "rabbitmq": rabbitmq_queues.measure,
     "sweeping": sweeping.measure,
+    "ordering": ordering.measure,
 }
 
 

@@ -7,7 +7,7 @@ import time
 
 from benchmarks.rabbitmq.child import report
 from benchmarks.sweeping.stage import COLLECTION, FIELD
-from headway import Event, Service, Sweeper, Work
+from headway import Event, Service, Sweeper, Work, connect
 from headway.core.sweep_settings import SweepSettings
 
 chunking = Service("chunking")
@@ -18,6 +18,8 @@ async def chunk(event: Event, work: Work) -> None: ...
 
 
 async def main(stuck: int) -> None:
+    async with connect() as headway:  # the queues are there, as for the others
+        await headway.declare(chunking)
     settings = SweepSettings(limit=1_000_000, cap=0, leader=False)
     sweeper = Sweeper(chunking, settings=settings)
     began = time.perf_counter_ns()

@@ -27,8 +27,8 @@ class RabbitEngineHarness(EngineHarness):
         self.url = url
         self.parts: list[RabbitParts] = []
 
-    def open_parts(self) -> RabbitParts:
-        parts = rabbitmq_parts(self.url, self.clock, SystemChance())
+    def open_parts(self, *, patient: bool = True) -> RabbitParts:
+        parts = rabbitmq_parts(self.url, self.clock, SystemChance(), patient=patient)
         self.parts.append(parts)
         return parts
 

@@ -156,7 +156,7 @@ def test_bytes_that_are_no_event_leave_a_line_without_a_traceback(
 ) -> None:
     fact = dead(Reason.MALFORMED, attempts=0, failure=None, event_type="")
     assert lines(caplog, fact) == [
-        ("ERROR", "Event sent to DLQ after 0 attempts (reason: malformed)")
+        ("ERROR", "Event sent to DLQ without a retry (reason: malformed)")
     ]
     assert not caplog.records[0].exc_info
 

@@ -1,9 +1,12 @@
 """What is refused at the first contact, and with which words."""
 
 import asyncio
+import re
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
+from pymongo.errors import ServerSelectionTimeoutError
 
 from headway.adapters.mongodb import connecting
 from headway.adapters.mongodb.store import mongodb_store
@@ -86,9 +89,36 @@ async def test_that_nobody_answers_is_no_matter_of_settings() -> None:
     store = mongodb_store(url, CLOCK)
     with pytest.raises(ConnectionError) as error:
         await store.open()
-    assert str(error.value).startswith("mongodb://me:***@127.0.0.1:")
-    assert "Connect call failed" in str(error.value)
-    assert len(str(error.value)) < 400
+    assert re.fullmatch(
+        r"mongodb://me:\*\*\*@127\.0\.0\.1:\d+/app\?serverSelectionTimeoutMS=100: "
+        r"127\.0\.0\.1:\d+: \[Errno 111\] Connect call failed \('127\.0\.0\.1', \d+\); "
+        r"is it running, and is HEADWAY_STORE right\?",
+        str(error.value),
+    )
+    await store.close()
+
+
+async def test_who_does_not_answer_is_asked_once_in_a_while(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(connecting, "_ASKED_ONCE", 0.05)
+    asked = 0
+
+    async def check(link: connecting.Link, client: Any) -> None:
+        nonlocal asked
+        asked += 1
+        raise ServerSelectionTimeoutError("db:1: refused")
+
+    monkeypatch.setattr(connecting.Link, "_check", check)
+    store = mongodb_store("mongodb://db:1/app", CLOCK)
+    for _ in range(3):
+        with pytest.raises(ConnectionError, match=r"/app: db:1: refused; is it running"):
+            await store.open()
+    assert asked == 1
+    await asyncio.sleep(0.1)
+    with pytest.raises(ConnectionError):
+        await store.open()
+    assert asked == 2
     await store.close()
 
 

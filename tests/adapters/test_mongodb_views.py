@@ -118,7 +118,7 @@ async def test_views_and_counts_cost_what_is_in_them(
     await site.database.command({"profile": 2})
     tally = await candidates.tally(rule, now)
     keys, _ = await examined(site)
-    stuck = EACH * (5 if rule.lifecycle.flag is None else 6)
+    stuck = EACH * (7 if rule.lifecycle.flag is None else 8)
     assert (tally.stuck, tally.given_up) == (stuck, MANY)
     assert keys <= (stuck + MANY) * 1.2 + 50
 

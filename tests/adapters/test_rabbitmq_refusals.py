@@ -3,12 +3,14 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator
+from datetime import timedelta
 
 import pytest
 
-from headway.adapters.rabbitmq import scanning
-from headway.core.errors import ConfigurationError
-from headway.testing.conformance.examples import ORDERS, QUEUES, letters_for
+from headway.adapters.rabbitmq import desk, scanning, sending
+from headway.adapters.rabbitmq.sending import NotPublishedError
+from headway.core.errors import BrokerFullError, ConfigurationError
+from headway.testing.conformance.examples import ORDERS, QUEUES, letters_for, message
 from headway.testing.servers import RabbitMQ
 from tests.adapters.rabbitmq_engine import RabbitEngineHarness
 
@@ -69,3 +71,50 @@ async def test_letters_can_be_looked_at_while_the_broker_takes_nothing(
     finally:
         await asyncio.to_thread(rabbitmq_server.recover_memory)
     assert [each.operation for each in await parts.letters.read(ORDERS.failed, 9)] == ["a", "b"]
+
+
+async def test_whoever_does_not_wait_for_a_full_broker_is_told(
+    harness: RabbitEngineHarness, rabbitmq_server: RabbitMQ, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sending, "_PATIENCE", 1.0)
+    bus = harness.open_parts(patient=False).bus
+    await bus.open(QUEUES)
+    await asyncio.to_thread(rabbitmq_server.run_out_of_memory)
+    try:
+        async with asyncio.timeout(20):
+            # The broker says so when it has been sent something.
+            with pytest.raises(NotPublishedError, match=r"memory or disk alarm.*nobody knows"):
+                await bus.publish([message("a")])
+            with pytest.raises(BrokerFullError, match=r"memory or disk alarm.*nothing was publ"):
+                await bus.publish([message("b")])
+    finally:
+        await asyncio.to_thread(rabbitmq_server.recover_memory)
+    async with asyncio.timeout(20):
+        await bus.publish([message("c")])
+    taken = await bus.take([ORDERS.name], 10, timedelta(seconds=10))
+    while len(taken) < 2:
+        taken = [*taken, *await bus.take([ORDERS.name], 10, timedelta(seconds=10))]
+    assert {each.travel.operation for each in taken} == {"a", "c"}
+
+
+async def test_queues_that_a_full_broker_does_not_take_down_keep_nobody(
+    harness: RabbitEngineHarness, rabbitmq_server: RabbitMQ, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(desk, "_PATIENCE", 2.0)
+    await asyncio.to_thread(rabbitmq_server.run_out_of_memory)
+    try:
+        told = harness.open_parts().bus
+        with pytest.raises(ConnectionError, match="takes no messages, because its memory or disk"):
+            async with asyncio.timeout(20):
+                await told.open(QUEUES)
+        monkeypatch.setattr(desk, "_PATIENCE", 600.0)
+        stopped = harness.open_parts().bus
+        opening = asyncio.create_task(stopped.open(QUEUES))
+        await asyncio.sleep(1)
+        assert not opening.done()
+        opening.cancel()
+        async with asyncio.timeout(5):
+            await stopped.close()
+    finally:
+        await asyncio.to_thread(rabbitmq_server.recover_memory)
+    await told.open(QUEUES)

@@ -184,7 +184,7 @@ async def test_what_is_no_document_is_no_candidate_and_breaks_nothing(
         async for page in desk.browse(PLAIN.lifecycle, list(State), page=3)
         for each in page
     ]
-    assert browsed == expected
+    assert browsed == sorted({one for one, _ in (*rows, *odd)} | {"stuck"})
     claims = [
         Claim(each, judgement)
         for each in found

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from pymongo.errors import ServerSelectionTimeoutError
+from pymongo.errors import NotPrimaryError, ServerSelectionTimeoutError
 
 from headway.adapters.logs.observer import LogObserver
 from headway.core.sweep_facts import (
@@ -178,21 +178,42 @@ LINES: dict[str, tuple[SweepFact, str, str]] = {
             "validator, a unique index, a trigger, a limit of size)"
         ),
     ),
+    "not taken": (
+        DocumentsRefused(
+            collection="chunks",
+            error_type="UnsendableError",
+            count=1,
+            first_ids=("c-1",),
+            first_error="it has 200000 bytes, and the broker takes at most 100000",
+            by_bus=True,
+        ),
+        "ERROR",
+        (
+            "The bus takes no event of 1 document of chunks: UnsendableError: it has 200000 bytes, "
+            "and the broker takes at most 100000 (c-1); the others are swept: mend it, or have "
+            "rebuild= make what it takes"
+        ),
+    ),
     "broken off": (
-        CollectionFailed(collection="chunks", error=ConnectionError("nobody is there")),
+        CollectionFailed(collection="chunks", error=ConnectionError("nobody is there"), claims=2),
         "ERROR",
         (
             "The sweep of chunks was broken off: ConnectionError: nobody is there; what it had "
             "claimed is sent again by a later one"
         ),
     ),
+    "broken off with no claim left behind": (
+        CollectionFailed(collection="chunks", error=ConnectionError("nobody is there")),
+        "ERROR",
+        (
+            "The sweep of chunks was broken off: ConnectionError: nobody is there; what is left "
+            "comes in a later one"
+        ),
+    ),
     "broken off before it began": (
         CollectionFailed(collection="", error=ConnectionError("nobody is there")),
         "ERROR",
-        (
-            "The sweep was broken off: ConnectionError: nobody is there; what it had claimed is "
-            "sent again by a later one"
-        ),
+        ("The sweep could not begin: ConnectionError: nobody is there; nothing was changed"),
     ),
 }
 
@@ -240,6 +261,15 @@ def test_that_nobody_answers_is_one_short_line(caplog: pytest.LogCaptureFixture)
     (record,) = caplog.records
     assert record.exc_info is None
     assert "ServerSelectionTimeoutError: db:1: refused; what" in record.getMessage()
+
+
+def test_a_restarting_mongodb_is_no_dump_of_its_answer(caplog: pytest.LogCaptureFixture) -> None:
+    answer = {"ok": 0.0, "topologyVersion": {"processId": b"c\x01", "counter": 4}}
+    error = NotPrimaryError("node is shutting down", answer)
+    LogObserver().tell(CollectionFailed(collection="chunks", error=error))
+    (record,) = caplog.records
+    assert record.exc_info is None
+    assert "off: NotPrimaryError: node is shutting down; what" in record.getMessage()
 
 
 def test_one_is_not_said_as_many(caplog: pytest.LogCaptureFixture) -> None:

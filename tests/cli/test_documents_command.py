@@ -13,7 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
+from headway.apps.cli.commands import app
 from headway.core.errors import ConfigurationError
 from headway.core.travel import instant
 from tests.cli.shops import NASTY, ShopFile
@@ -124,13 +126,15 @@ def test_stuck_shows_what_a_sweep_would_do_and_a_line_by_reason(office: Office) 
     lines = done.stdout.splitlines()
     assert lines[0] == "Stuck, the oldest first (3)"
     assert [line.split("  ")[0] for line in lines[3:6]] == ["lost", "dead", "soon"]
+    assert "No service was named, so it is not known whether anybody sweeps messages" in done.stderr
     assert "requeue it now" in lines[3]
     assert "1 of 3" in lines[4]
     assert "3 d ago" in lines[4]
     assert "wait 9 min: backoff" in lines[5] or "wait 8 min: backoff" in lines[5]
     assert "Given up (1)" in lines
     assert "KeyError: no subject" in done.stdout
-    assert "     2 stuck: the next sweep requeues them" in lines
+    due = "due by the usual rule; a sweep of their service would requeue them"
+    assert f"     2 stuck: {due}" in lines
     assert "     1 stuck: they wait for their backoff" in lines
     assert "     1 given up: 1 KeyError" in lines
     assert "     1 new: never attempted, and too young to be called stuck" in lines
@@ -187,12 +191,26 @@ def test_settings_and_declared_lifecycles_decide_what_is_stuck(
 
 def test_a_collection_that_is_not_there_is_said(office: Office) -> None:
     done = office("documents", "stuck", "mesages")
-    assert done.stdout == "There is no document in mesages: There are: none\n"
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert done.stderr == "There is no document in mesages, nor in any other collection.\n"
     office.put("messages", "done", status="processed")
     office.put("chunks", "done", status="processed")
+    meant = "There is no document in mesages: did you mean messages? There are: chunks, messages\n"
     done = office("documents", "stuck", "mesages")
-    assert done.stdout == (
-        "There is no document in mesages: did you mean messages? There are: chunks, messages\n"
+    assert (done.exit_code, done.stdout, done.stderr) == (1, "", meant)
+    done = office("documents", "stuck", "mesages", "--json")
+    assert (done.exit_code, json.loads(done.stdout), done.stderr) == (1, [], meant)
+    for words in (["reset"], ["retry", "--at", "1h"], ["purge", "--yes"], ["archive"]):
+        done = office("documents", words[0], "mesages", "--all", *words[1:])
+        assert (done.exit_code, done.stdout) == (1, meant)
+    done = office("documents", "reset", "mesages", "m1")
+    assert done.stdout == f"  m1 is not in mesages\n{meant}"
+    office.give_up("gone")
+    assert office("documents", "archive", "messages", "--all").exit_code == 0
+    done = office("documents", "restore", "mesages", "--all")
+    assert (done.exit_code, done.stdout) == (
+        1,
+        "There is no document in mesages_dead_letter: did you mean messages? There are: messages\n",
     )
     done = office("documents", "export", "mesages")
     assert (done.exit_code, done.stdout) == (1, "")
@@ -212,7 +230,7 @@ def test_to_look_makes_nothing(office: Office) -> None:
 
     before = schema()
     for collection in ("messages", "mesages"):
-        office.json("stuck", collection)
+        office("documents", "stuck", collection)
         office("documents", "export", collection)
     assert schema() == before
 
@@ -247,7 +265,7 @@ def test_without_its_service_a_collection_with_a_flag_is_warned_of(
     assert "have no status but a field embedding_generated" in done.stderr
     assert office("documents", "stuck", "chunks", "--service", "declared:embedding").stderr == ""
     office.put("messages", "m", urgent=True, status="pending")
-    assert office("documents", "stuck", "messages").stderr == ""
+    assert "have no status" not in office("documents", "stuck", "messages").stderr
 
 
 def test_statuses_of_others_are_counted(office: Office) -> None:
@@ -371,7 +389,33 @@ def test_a_purge_removes_what_was_given_up_and_nothing_else(office: Office, yes:
     assert office.ids() == [one for one in there if one != "gone"]
 
 
-@pytest.mark.parametrize(("answer", "left"), [(b"y\n", 0), (b"n\n", 2)])
+@pytest.mark.usefixtures("ctrl_c")
+def test_ctrl_c_at_the_question_ends_it_at_once(office: Office) -> None:
+    office.give_up(*(f"mail-{n}" for n in range(600)))
+    outer, inner = pty.openpty()
+    with subprocess.Popen(
+        [*COMMAND, "purge", "messages", "--all"],
+        stdin=inner,
+        stdout=inner,
+        stderr=inner,
+        cwd=office.folder,
+    ) as process:
+        os.close(inner)
+        said = b""
+        while b"[y/N]" not in said:
+            said += os.read(outer, 1000)
+        process.send_signal(signal.SIGINT)
+        code = process.wait(timeout=30)
+    said += os.read(outer, 10_000)
+    os.close(outer)
+    assert (code, len(office.ids())) == (130, 600)
+    assert b"stopped: nothing was changed" in said
+    assert b"removed for good, and perhaps" not in said
+    assert b"Traceback" not in said
+    assert office.json("history") == []
+
+
+@pytest.mark.parametrize(("answer", "left"), [(b"y\n", 0), (b"n\n", 2), (b"\x04", 2)])
 def test_a_person_at_a_terminal_sees_what_is_meant_and_is_asked(
     office: Office, answer: bytes, left: int
 ) -> None:
@@ -412,7 +456,113 @@ def test_what_is_archived_can_be_brought_back(office: Office) -> None:
     assert (office.get("a")["attemptCount"], office.get("b")["status"]) == (0, GONE)
 
 
-def test_the_history_says_who_did_what(office: Office) -> None:
+def test_a_long_selection_does_not_fold_the_history(office: Office) -> None:
+    ids = [f"mail-{n:04}" for n in range(90)]
+    office.give_up(*ids, "more")
+    office("documents", "reset", "messages", *ids)
+    office("documents", "archive", "messages", "--all")
+    lines = office.typed("documents", "history").stdout.splitlines()
+    assert [line for line in lines if line.startswith("  ") and " of messages: " in line] == [
+        "  archive of messages: 1 of 1",
+        "  reset of messages: 90 of 90",
+    ]
+    (chosen,) = [line for line in lines if "mail-0003" in line]
+    assert chosen.startswith("  ids=mail-0000,mail-0001,")
+
+
+@pytest.fixture
+def rebuilding(office: Office, monkeypatch: pytest.MonkeyPatch) -> Office:
+    """Let a service that sweeps archives be found as declared:parsing."""
+    (office.folder / "declared.py").write_text(REBUILDING)
+    monkeypatch.syspath_prepend(office.folder)
+    monkeypatch.delitem(sys.modules, "declared", raising=False)
+    return office
+
+
+MISTYPED = "RETRY_JOB_MAX_ATTEMPTS_ARCHIVE"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("documents", "stuck", "archives"),
+        ("documents", "reset", "archives", "--all", "--dry-run"),
+        ("config", "show"),
+    ],
+)
+def test_a_mistyped_number_of_attempts_is_refused_as_a_sweep_does(
+    rebuilding: Office, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    rebuilding.put("archives", "a", status="failed", attemptCount=1, source="mail")
+    monkeypatch.setenv("HEADWAY_BUS", rebuilding.url)
+    monkeypatch.setenv(MISTYPED, "7")
+    assert CliRunner().invoke(app, [*words]).exit_code == 0, "nobody knows what there is"
+    monkeypatch.setenv("HEADWAY_SERVICES", "declared:parsing")
+    done = CliRunner().invoke(app, [*words])
+    assert f"{MISTYPED} is for no collection: did you mean {MISTYPED}S?" in str(done.exception)
+    assert "nobody sweeps" not in done.output
+    monkeypatch.delenv(MISTYPED)
+    monkeypatch.setenv(f"{MISTYPED}S", "7")
+    assert CliRunner().invoke(app, [*words]).exit_code == 0
+
+
+def test_the_command_that_sweeps_what_was_reset_can_be_typed(
+    rebuilding: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HEADWAY_BUS", rebuilding.url)
+
+    def reset(*words: str, collection: str = "archives") -> str:
+        rebuilding.give_up("a", collection=collection)
+        done = CliRunner().invoke(app, ["documents", "reset", collection, "--all", *words])
+        return done.stdout.splitlines()[-1]
+
+    ends = "--once --collection archives"
+    assert reset().endswith(f"now: headway sweep MODULE:SERVICE {ends}")
+    service = ("--service", "declared:parsing")
+    assert reset(*service).endswith(f"now: headway sweep declared:parsing {ends}")
+    given = reset(*service, "--bus", rebuilding.url)
+    assert given.endswith(f"now: headway sweep declared:parsing {ends} --bus {rebuilding.url}")
+    monkeypatch.setenv("HEADWAY_SERVICES", "declared")
+    assert reset().endswith(f"now: headway sweep {ends}")
+    assert reset(collection="orders").startswith("No sweep takes them: no handler of these")
+
+
+def test_with_a_service_what_the_next_sweep_does_is_said_as_it_is(rebuilding: Office) -> None:
+    rebuilding.put("archives", "a", status="failed", attemptCount=1, source="mail")
+    done = rebuilding("documents", "stuck", "archives", "--service", "declared:parsing")
+    assert "     1 stuck: the next sweep requeues them" in done.stdout
+    assert done.stderr == ""
+    done = rebuilding("documents", "stuck", "archives")
+    assert "the next sweep" not in done.stdout
+    assert "say --service MODULE:SERVICE, or set HEADWAY_SERVICES" in done.stderr
+
+
+def test_a_declared_collection_may_be_empty_unless_it_looks_mistyped(
+    rebuilding: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HEADWAY_SERVICES", "declared")
+    rebuilding.put("messages", "m", status="processed")
+    done = rebuilding("documents", "stuck", "archives")
+    assert (done.exit_code, done.stderr) == (0, "")
+    rebuilding.put("archive", "a", status="processed")
+    done = rebuilding("documents", "stuck", "archives")
+    assert done.exit_code == 1
+    assert "There is no document in archives: did you mean archive?" in done.stderr
+
+
+def test_what_was_never_attempted_is_listed_by_when_it_was_made(office: Office) -> None:
+    for one, age in {"a": HOUR, "b": 5 * DAY, "c": 2 * DAY}.items():
+        office.put("messages", one, status="pending", createdAt=office.ago(age))
+    tried = {"attemptCount": 1, "lastAttemptTime": office.ago(3 * DAY)}
+    office.put("messages", "tried", status="pending", **tried)
+    done = office("documents", "stuck", "messages", "--limit", "3")
+    lines = done.stdout.splitlines()
+    assert lines[0] == "Stuck, the oldest first (3 of 4)"
+    assert [line.split("  ")[0] for line in lines[3:6]] == ["b", "tried", "c"]
+    assert "made 5 d ago" in lines[3]
+
+
+def test_the_history_says_who_did_what(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "Nobody has changed documents here yet" in office("documents", "history").stdout
     office.give_up("a", "b")
     office("documents", "archive", "messages", "a")
@@ -422,6 +572,7 @@ def test_the_history_says_who_did_what(office: Office) -> None:
     assert (newest["what"], newest["selection"]) == ("reset", f"all status={GONE}")
     assert (oldest["what"], oldest["ids"], oldest["outcome"]) == ("archive", ["a"], "complete")
     assert "@" in newest["who"]
+    monkeypatch.setenv("COLUMNS", "140")
     lines = office("documents", "history").stdout.splitlines()
     assert lines[0].split() == ["when", "who", "what", "collection", "documents", "which"]
     assert "1 of 1" in lines[2]

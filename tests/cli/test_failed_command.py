@@ -296,6 +296,27 @@ def ctrl_c() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("ctrl_c")
+def test_ctrl_c_at_the_question_ends_it_at_once(shop: ShopFile) -> None:
+    shop.fill(*bad(2))
+    outer, inner = pty.openpty()
+    command = [sys.executable, "-m", "headway.apps.cli", "failed", "purge", "parsing"]
+    with subprocess.Popen(
+        command, stdin=inner, stdout=inner, stderr=inner, cwd=shop.folder
+    ) as process:
+        os.close(inner)
+        said = b""
+        while b"[y/N]" not in said:
+            said += os.read(outer, 1000)
+        process.send_signal(signal.SIGINT)
+        code = process.wait(timeout=30)
+    said += os.read(outer, 10_000)
+    os.close(outer)
+    assert (code, len(ids(shop))) == (130, 2)
+    assert b"stopped: nothing was changed" in said
+    assert b"Traceback" not in said
+
+
+@pytest.mark.usefixtures("ctrl_c")
 def test_ctrl_c_says_how_far_it_got(shop: ShopFile) -> None:
     shop.fill(*bad(40))
     command = [sys.executable, "-m", "headway.apps.cli", "failed", "requeue", "parsing"]

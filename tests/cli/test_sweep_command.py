@@ -19,6 +19,7 @@ from typer.testing import CliRunner, Result
 
 from headway.apps.cli.commands import app
 from headway.apps.cli.refusals import said_in_one_line
+from headway.apps.cli.stopping import nothing_begun
 from headway.core.errors import ConfigurationError
 from tests.cli.shops import ShopFile
 
@@ -142,6 +143,7 @@ def test_for_machines_each_run_is_a_list(shop: SweepShop) -> None:
         "given_up": 0,
         "held_back": 1,
         "errors": {},
+        "broken_by": None,
     }
     assert found[0]["collection"] == "archives"
 
@@ -176,6 +178,77 @@ def test_what_is_only_new_is_not_called_stuck(shop: SweepShop) -> None:
     assert "; 1 is stuck" in shop.sweep("--dry-run", "--collection", "messages").stdout
     table = shop.sweep("--once", "--collection", "messages").stdout.splitlines()
     assert table[-1].split() == ["messages", "1", "0", "0", "2", "0", "0"]
+
+
+def test_what_a_worker_died_over_is_stuck_wherever_it_is_counted(shop: SweepShop) -> None:
+    def ago(minutes: int) -> str:
+        return (datetime.now(UTC) - timedelta(minutes=minutes)).isoformat()
+
+    lease = {"leaseToken": "dead", "leaseUntil": ago(1)}
+    tried = {"status": "pending", "attemptCount": 1, "source": "mail"}
+    shop.put("archives", "waits", **tried, **lease, lastAttemptTime=ago(2))
+    held = {"leaseToken": "alive", "leaseUntil": ago(-1), "lastAttemptTime": ago(2)}
+    shop.put("archives", "at work", **tried, **held)
+    only = ("--collection", "archives", "--json")
+    (seen,) = json.loads(shop.sweep("--dry-run", *only).stdout)
+    assert (seen["stuck"], seen["requeue"]["count"]) == (1, 0)
+    (swept,) = json.loads(shop.sweep("--once", *only).stdout)
+    assert (swept["stuck"], swept["skipped"]) == (1, {"backoff": 1})
+    services = ("--service", f"{shop.module}:parsing")
+    listed = shop("documents", "stuck", "archives", *services).stdout
+    assert "Stuck, the oldest first (1)" in listed
+
+
+def test_what_keeps_a_run_from_beginning_is_said_to_machines_too(
+    shop: SweepShop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop.stuck("messages", 1)
+    monkeypatch.setenv("HEADWAY_BUS", "amqp://me:secret@127.0.0.1:1/shop")
+    monkeypatch.setenv("HEADWAY_STORE", shop.url)
+    monkeypatch.setenv("COLUMNS", "120")
+    command = ["sweep", f"{shop.module}:parsing", "--once"]
+    done = CliRunner().invoke(app, [*command, "--json"], catch_exceptions=False)
+    assert done.exit_code == 1
+    for one in json.loads(done.stdout):
+        (kind,) = one["errors"]
+        assert one["errors"][kind] == 1
+        assert one["broken_by"].startswith(f"{kind}: ")
+        assert "127.0.0.1" in one["broken_by"]
+        assert "secret" not in one["broken_by"]
+    done = CliRunner().invoke(app, command, catch_exceptions=False)
+    assert [line.rpartition("  ")[2] for line in done.stdout.splitlines()[2:4]] == [f"1 {kind}"] * 2
+    assert f"no collection could be swept: {kind}: " in done.stderr
+
+
+def test_a_collection_that_looks_mistyped_is_warned_of(shop: SweepShop) -> None:
+    warned = "There is no document in messages, which is to be swept: did you mean message?"
+    shop.put("archives", "a", status="processed")
+    shop.put("letters", "l", status="processed")
+    code, _, said = shop.ended(f"{shop.module}:parsing", "--once")
+    assert (code, "did you mean" in said) == (0, False)
+    shop.put("message", "m", status="pending")
+    code, _, said = shop.ended(f"{shop.module}:parsing", "--once")
+    assert (code, said.count(warned)) == (0, 1)
+    assert "archives, which" not in said
+    seen = shop.sweep("--dry-run").stdout.splitlines()
+    assert "  there is no document in it at all: did you mean message?" in seen
+
+
+def test_ctrl_c_before_it_has_begun_says_so(
+    shop: SweepShop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    shop.stuck("messages", 1)
+    for place in ("apps.cli.sweeping.load_services", "assembly.sweeping.open_engine"):
+        with monkeypatch.context() as here:
+            here.setattr(f"headway.{place}", interrupted)
+            done = shop.sweep("--once")
+        assert (done.exit_code, done.stderr) == (130, "stopped: nothing was begun\n")
+    with pytest.raises(SystemExit) as ended, nothing_begun():
+        raise KeyboardInterrupt
+    assert ended.value.code == 130
 
 
 def test_a_dry_run_changes_nothing_and_says_what_would_happen(shop: SweepShop) -> None:

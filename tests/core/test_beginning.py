@@ -27,6 +27,7 @@ from headway.core.writes import Document
 from tests.core.documents import DAY, DOCUMENTS, HOUR, MINUTE, NOW, ago, modest
 
 PLAIN = Lifecycle("docs")
+PATIENT = Lifecycle("docs", max_attempts=9)
 LEASED = Lifecycle("docs", lease=HOUR)
 FIRST = Beginning(lifecycle=PLAIN, ids=("1",), operation="first", now=NOW)
 OURS = replace(FIRST, lifecycle=LEASED, token="ours")
@@ -104,7 +105,8 @@ def test_a_beginning_counts_once_for_each_operation() -> None:
         ({"status": "processed", "lastOperation": "first"}, "first", False, How.OVER),
         ({"status": "failed_max_retries"}, "first", False, How.OVER),
         ({"status": "failed_max_retries"}, "first", True, How.BEGUN),
-        ({"status": "failed_max_retries", "lastOperation": "first"}, "first", False, How.BEGUN),
+        ({"status": "failed_max_retries", "lastOperation": "first"}, "first", False, How.OVER),
+        ({"status": "failed_max_retries", "lastOperation": "first"}, "first", True, How.BEGUN),
         ({"sweepGeneration": 2}, "first", False, How.OVER),
         ({"sweepGeneration": 2}, "first", True, How.BEGUN),
         ({"sweepGeneration": 2}, "sweep-1:docs:1", False, How.OVER),
@@ -125,6 +127,36 @@ def test_what_comes_too_late_is_over(
     assert answer.how is expected
     if expected is not How.BEGUN:
         assert answer.document == given_document
+
+
+def test_an_event_that_comes_again_is_not_counted_again_because_another_began_since() -> None:
+    document: Document = {"_id": "1"}
+    for operation, again, attempts in (
+        ("a", False, 1), ("b", False, 2), ("a", True, 2), ("b", True, 2), ("c", False, 3)
+    ):  # fmt: skip
+        lifecycle = Lifecycle("docs", max_attempts=4)
+        beginning = replace(FIRST, lifecycle=lifecycle, operation=operation, again=again)
+        answer = begun(document, beginning)
+        assert (answer.how, answer.document["attemptCount"]) == (How.BEGUN, attempts)
+        document = answer.document
+    spent = {**document, "attemptCount": 4}
+    assert begun(spent, replace(FIRST, operation="a", again=True)).how is How.OVER
+
+
+@pytest.mark.parametrize("count", [{}, {"attemptCount": 0}, {"attemptCount": "many"}])
+def test_what_came_back_before_it_had_begun_is_counted_all_the_same(count: Document) -> None:
+    answer = begun({"_id": "1", **count}, replace(FIRST, again=True))
+    assert answer.document["attemptCount"] == 1
+
+
+def test_a_sweep_is_counted_when_it_claims_whoever_begins_before_its_event() -> None:
+    claimed: Document = {"_id": "1", "attemptCount": 2, "sweepGeneration": 1, "lastOperation": "s"}
+    person = begun(claimed, replace(FIRST, operation="a", deliberate=True)).document
+    assert person["attemptCount"] == 3
+    swept = begun(person, replace(FIRST, lifecycle=PATIENT, operation="sweep-1:docs:1"))
+    assert (swept.how, swept.document["attemptCount"]) == (How.BEGUN, 3)
+    newer = begun(person, replace(FIRST, lifecycle=PATIENT, operation="sweep-2:docs:1"))
+    assert newer.document["attemptCount"] == 4
 
 
 @pytest.mark.parametrize("status", ["failed", "failed_max_retries"])
@@ -194,13 +226,15 @@ def test_who_has_to_wait_for_one_document_begins_with_none() -> None:
         (MINUTE, 3 * DAY, DAY),
         (HOUR, HOUR, 2 * HOUR),
         (3 * DAY, HOUR, 3 * DAY),
+        (MINUTE, None, DAY),
+        (3 * DAY, None, 3 * DAY),
     ],
 )
 def test_a_document_waits_for_its_event_until_that_is_overdue(
-    lease: timedelta, due: timedelta, expected: timedelta
+    lease: timedelta, due: timedelta | None, expected: timedelta
 ) -> None:
     lifecycle = Lifecycle("docs", lease=lease)
-    until = waits_until(lifecycle, NOW + due, NOW)
+    until = waits_until(lifecycle, None if due is None else NOW + due, NOW)
     assert until == NOW + expected
     waiting: Document = {"_id": "1", "leaseToken": WAITING, "leaseUntil": instant(until)}
     assert lease_runs(waiting, lifecycle, NOW)

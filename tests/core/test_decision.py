@@ -4,8 +4,10 @@ from datetime import UTC, datetime
 
 import pytest
 
-from headway.core.decision import Decision, refusal, reset
+from headway.core.decision import Decision, not_stuck, refusal, reset
 from headway.core.lifecycle import Lifecycle
+from headway.core.sweep import SweepRule
+from headway.core.unreadable import stand_in
 
 MESSAGES = Lifecycle("messages")
 CHUNKS = Lifecycle("chunks", flag="embedding_generated", max_attempts=5)
@@ -29,6 +31,16 @@ def test_every_decision_is_allowed_or_refused_with_a_reason(status: str, attempt
     answers = {decision: refusal(decision, document, MESSAGES) for decision in Decision}
     assert {one for one, reason in answers.items() if reason is None} == ALLOWED[status, attempts]
     assert all(reason for reason in answers.values() if reason is not None)
+
+
+@pytest.mark.parametrize("lifecycle", [MESSAGES, CHUNKS], ids=["plain", "flagged"])
+def test_what_nobody_can_read_can_be_removed_and_nothing_else(lifecycle: Lifecycle) -> None:
+    lost, now = stand_in("m", "not json"), datetime(2030, 1, 1, tzinfo=UTC)
+    for decision in Decision:
+        reason = refusal(decision, lost, lifecycle)
+        assert (reason is None) == (decision is Decision.PURGE)
+        assert reason is None or "purge it by its id" in reason
+        assert not_stuck(decision, lost, SweepRule(lifecycle=lifecycle), now)
 
 
 def test_a_reset_never_touches_the_flag_nor_the_generation() -> None:

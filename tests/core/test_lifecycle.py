@@ -4,6 +4,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 
+from headway.core.beginning import Beginning, How, begun
 from headway.core.errors import ConfigurationError
 from headway.core.lifecycle import Lifecycle, State
 from headway.core.writes import Document
@@ -117,6 +118,24 @@ def test_success_and_failure_are_read_as_what_they_are(
     assert lifecycle.state(done) is State.PROCESSED
     for after in (failed, done):
         assert after["leaseToken"] == (None if lease else "t")
+
+
+@pytest.mark.parametrize(
+    ("lifecycle", "most"),
+    [
+        (Lifecycle("docs"), 3),
+        (Lifecycle("chunks"), 5),
+        (Lifecycle("chunks", max_attempts=3), 3),
+        (Lifecycle("docs", max_attempts=7), 7),
+    ],
+)
+def test_a_worker_begins_as_often_as_was_said_or_is_usual(lifecycle: Lifecycle, most: int) -> None:
+    def how(attempts: int) -> How:
+        document = {"_id": "1", "status": "pending", "attemptCount": attempts}
+        beginning = Beginning(lifecycle=lifecycle, ids=("1",), operation="new", now=NOW)
+        return begun(document, beginning).how
+
+    assert (how(most - 1), how(most)) == (How.BEGUN, How.OVER)
 
 
 @pytest.mark.parametrize(

@@ -62,11 +62,11 @@ def test_a_document_is_due_when_nothing_is_in_the_way(
     assert found.judgement == (found.then if why is None else Leave(why))
 
 
-def test_what_has_had_its_attempts_is_given_up_when_its_lease_ends() -> None:
+def test_what_has_had_its_attempts_is_given_up_a_backoff_after_its_lease() -> None:
     document = {"_id": "m", "attemptCount": 3, "leaseToken": "w", "leaseUntil": at(MINUTE)}
     found = prospect(document, RULE, NOW)
     assert (found.judgement, found.then) == (Leave(Why.LEASED), GiveUp(3))
-    assert found.due == NOW + MINUTE
+    assert found.due == NOW + MINUTE + 20 * MINUTE
 
 
 @pytest.mark.parametrize("status", ["processed", "failed_max_retries", "on holiday"])

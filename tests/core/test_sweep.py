@@ -6,8 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headway.core.beginning import Beginning, How, begun, sweep_operation
-from headway.core.document import ATTEMPT_COUNT, LAST_OPERATION, MOST, moment
+from headway.core.document import ATTEMPT_COUNT, LAST_OPERATION, MOST, WAITING, moment
 from headway.core.lifecycle import Lifecycle, State
+from headway.core.prospect import prospect
 from headway.core.sweep import (
     GiveUp,
     Judgement,
@@ -219,6 +220,12 @@ def test_nothing_happens_before_the_time_that_a_person_said(status: str) -> None
     assert judge(exhausted, RULE, NOW) == Leave(Why.SCHEDULED)
 
 
+def test_a_person_may_schedule_a_year_ahead_and_beyond_that_nobody_waits() -> None:
+    far = doc(attemptCount=1, lastAttemptTime=ago(2 * DAY), retryAt=instant(NOW + 366 * DAY))
+    assert judge(far, RULE, NOW) == Leave(Why.SCHEDULED)
+    assert said(judge(far, RULE, NOW - TICK)) == REQUEUED
+
+
 def test_the_time_that_a_person_said_goes_before_the_backoff() -> None:
     document = doc(status="failed", attemptCount=4, lastAttemptTime=ago(MINUTE))
     assert judge(document, RULE, NOW) == Leave(Why.BACKOFF)
@@ -241,8 +248,26 @@ def test_what_has_had_all_its_attempts_is_given_up(attempts: Any) -> None:
     assert after["givenUpAt"] == instant(NOW)
 
 
+@pytest.mark.parametrize(
+    ("token", "patience"), [("t", 60 * MINUTE), (WAITING, DAY)], ids=["in hand", "waiting"]
+)
+def test_the_last_attempt_has_time_to_come_back_before_it_is_given_up(
+    token: str, patience: timedelta
+) -> None:
+    held = doc(attemptCount=5, lastAttemptTime=ago(9 * DAY), leaseToken=token, leaseUntil=ago(HOUR))
+    then = NOW - HOUR + patience
+    assert judge(held, LEASED, then - TICK) == Leave(Why.BACKOFF)
+    assert judge(held, LEASED, then) == GiveUp(5)
+    found = prospect(held, LEASED, NOW - HOUR)
+    assert (found.due, found.then) == (then, GiveUp(5))
+    assert judge({**held, "status": "failed"}, LEASED, NOW) == GiveUp(5)
+    assert said(judge({**held, "attemptCount": 4}, LEASED, NOW)) == REQUEUED
+
+
 @pytest.mark.parametrize("garbage", GARBAGE_TIMES)
-@pytest.mark.parametrize("field", ["lastAttemptTime", "createdAt", "leaseUntil", "claimUntil"])
+@pytest.mark.parametrize(
+    "field", ["lastAttemptTime", "createdAt", "leaseUntil", "claimUntil", "retryAt"]
+)
 @pytest.mark.parametrize("status", ["pending", "failed"])
 def test_no_time_strands_a_document(garbage: Any, field: str, status: str) -> None:
     tokens = {"leaseUntil": "leaseToken", "claimUntil": "claimToken"}
@@ -363,7 +388,9 @@ def test_the_flag_of_a_lifecycle_is_watched_too() -> None:
 # Through a whole life
 
 ACTIONS = st.lists(
-    st.sampled_from(["sweep", "deliver", "late", "fail", "wait", "die", "refused", "unknown"]),
+    st.sampled_from(
+        ["sweep", "deliver", "late", "again", "fail", "wait", "die", "refused", "unknown"]
+    ),
     max_size=60,
 )
 
@@ -382,6 +409,8 @@ class Life:
         match action:
             case "sweep" | "refused" | "unknown":
                 self._sweep(action)
+            case "again" if self.events:
+                self._begin(self.events[0], again=True)
             case "deliver" if self.events:
                 self._begin(self.events[-1])
             case "late" if self.events:
@@ -409,11 +438,12 @@ class Life:
         if then != "unknown":
             self.document |= {"claimToken": None, "claimUntil": None, "claimBefore": None}
 
-    def _begin(self, operation: str) -> None:
+    def _begin(self, operation: str, *, again: bool = False) -> None:
         lifecycle = self.rule.lifecycle
         beginning = Beginning(
-            lifecycle=lifecycle, ids=("1",), operation=operation, now=self.now, token=operation
-        )
+            lifecycle=lifecycle, ids=("1",), operation=operation, now=self.now, token=operation,
+            again=again,
+        )  # fmt: skip
         answer = begun(self.document, beginning)
         self.document = answer.document
         if answer.how is How.BEGUN:
@@ -428,8 +458,8 @@ def test_no_document_is_attempted_more_often_than_allowed_and_generations_only_r
     life, generation = Life(rule), 0
     for action in actions:
         life.act(action)
-        assert life.document.get(ATTEMPT_COUNT, 0) <= rule.lifecycle.max_attempts
-        assert len(life.begun) <= rule.lifecycle.max_attempts
+        assert life.document.get(ATTEMPT_COUNT, 0) <= rule.lifecycle.most_attempts
+        assert len(life.begun) <= rule.lifecycle.most_attempts
         assert life.document.get("sweepGeneration", 0) >= generation
         generation = life.document.get("sweepGeneration", 0)
 

@@ -77,6 +77,9 @@ def test_what_a_lifecycle_says_goes_before_the_defaults_and_after_the_settings()
     assert settings.rule(said).lifecycle.max_attempts == 9
     flagged = Lifecycle("chunks", flag="embedding_generated")
     assert SweepSettings().rule(flagged).lifecycle.max_attempts == 5
+    # Also where it says what is usual elsewhere.
+    usual = Lifecycle("chunks", max_attempts=3)
+    assert SweepSettings().rule(usual).lifecycle.max_attempts == 3
 
 
 REFUSED = {

@@ -391,7 +391,7 @@ def test_what_is_no_event_is_a_letter_and_never_reaches_the_handler(
     assert letter.error_type == "MalformedEventError"
     assert bench.value("event_retry_dlq_total", reason="malformed") == 1
     (line,) = said(caplog)
-    assert line == ("ERROR", "Event sent to DLQ after 0 attempts (reason: malformed)")
+    assert line == ("ERROR", "Event sent to DLQ without a retry (reason: malformed)")
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from itertools import cycle, pairwise
 
 import pytest
+from pymongo.errors import NotPrimaryError
 
 from headway.runtime.persistence import Persistent
 from headway.testing.chance import Seeded
@@ -52,6 +53,22 @@ async def test_the_loss_is_said_at_once_and_then_seldom(caplog: pytest.LogCaptur
     assert first == "The engine did not open (try 1): nobody is there; trying again until it does"
     assert len(again) == 1
     assert re.fullmatch(r"The engine answers again: it did open after \d+ tries", last)
+
+
+async def test_a_database_that_restarts_needs_no_traceback(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    raised = [NotPrimaryError("node is shutting down", {"topologyVersion": b"x"}), KeyError("k")]
+
+    async def call() -> None:
+        if raised:
+            raise raised.pop(0)
+
+    for _ in range(2):
+        await Persistent(VirtualClock(), Fickle()).ask("open", call)
+    first = caplog.records[0]
+    assert first.getMessage().startswith("The engine did not open (try 1): node is shutting down; ")
+    assert not first.exc_info
 
 
 async def test_the_waits_grow_from_one_to_the_next(caplog: pytest.LogCaptureFixture) -> None:

@@ -7,10 +7,14 @@ import msgspec
 import pytest
 
 from headway import Event, Work
+from headway.core.decision import Decision
 from headway.core.health import FloodRule
 from headway.core.letter import Letter
+from headway.runtime.documents import StoredDocuments
+from headway.runtime.documents_choosing import Choice
 from headway.runtime.failed import FailedQueues
 from headway.runtime.service import Service
+from headway.testing.chance import Seeded
 from headway.testing.trial import Trial
 
 
@@ -108,11 +112,41 @@ async def test_every_document_must_have_left_the_letter_behind(office: Office, c
     assert await office.failed.count_superseded("chunking") == int(expected)
 
 
-async def test_a_document_that_has_gone_supersedes_nothing(office: Office) -> None:
-    office.put("a", "b")
-    await office.fail("a", "b")
-    office.put("a", "b", status="processed")
+async def test_a_letter_whose_document_is_gone_is_skipped_with_that_reason(office: Office) -> None:
+    office.put("a", "b", "other")
+    letter = await office.fail("a", "b")
     office.remove("b")
+    assert await office.superseded() == set(), "one of its documents still waits for it"
+    office.put("a", status="processed")
+    assert await office.superseded() == {letter.letter_id}
+    assert await office.failed.count_superseded("chunking") == 1
+    office.remove("a")
+    office.broken = False
+    report = await office.failed.requeue("chunking")
+    (skipped,) = report.skipped
+    assert (report.done, skipped.letter_id) == (0, letter.letter_id)
+    assert skipped.reason.startswith("its document is gone: ")
+    report = await office.failed.requeue("chunking", superseded=True)
+    assert (report.done, report.skipped) == (1, [])
+
+
+@pytest.mark.parametrize("decision", [Decision.PURGE, Decision.ARCHIVE])
+async def test_what_was_purged_or_archived_is_gone_even_if_it_was_the_last(
+    office: Office, decision: Decision
+) -> None:
+    office.put("a")
+    letter = await office.fail("a")
+    office.put("a", status="failed_max_retries")
+    documents = StoredDocuments(office.trial.engine, office.trial.clock, Seeded(1))
+    report = await documents.decide(decision, "messages", Choice(everything=True))
+    assert report.done == 1
+    reasons = await office.failed.superseded(await office.letters())
+    assert list(reasons) == [letter.letter_id]
+    assert reasons[letter.letter_id].startswith("its document is gone: ")
+
+
+async def test_where_a_store_never_had_the_documents_none_is_gone(office: Office) -> None:
+    await office.fail("kept somewhere else")
     assert await office.superseded() == set()
 
 

@@ -18,6 +18,7 @@ from headway.testing.trial import Trial, at_rest
 SECOND = timedelta(seconds=1)
 MINUTE = timedelta(minutes=1)
 HOUR = timedelta(hours=1)
+STEADY = Exponential(base=10 * SECOND, cap=10 * SECOND, jitter=NoJitter())
 
 
 async def by_id(trial: Trial) -> dict[str, Document]:
@@ -210,6 +211,112 @@ async def test_a_document_that_is_replaced_in_hand_is_worked_on_again() -> None:
     assert seen == ["old", "new"]
     (document,) = await trial.documents("docs")
     assert (document["status"], document["text"]) == ("processed", "new")
+
+
+@pytest.mark.parametrize("lease", [None, MINUTE])
+async def test_a_handler_that_replaces_its_own_document_ends_as_a_letter(
+    lease: timedelta | None,
+) -> None:
+    policy = RetryPolicy(max_attempts=3, backoff=STEADY)
+    service = Service("s", transient=policy, lifecycles=[Lifecycle("docs", lease=lease)])
+    ran: list[datetime] = []
+
+    @service.on("Made", documents=("docs", "ids"))
+    async def handle(event: Any, work: Any) -> None:
+        ran.append(trial.clock.now())
+        assert len(ran) < 9, "it spins"
+        await trial.put("docs", {"_id": "a", "text": "new"})  # with a client of its own
+        work.documents("effects").add({"run": len(ran)})
+
+    trial = Trial(service)
+    await trial.put("docs", {"_id": "a"}, {"_id": "b"})
+    await trial.publish("Made", {"ids": ["a", "b"]})
+    await trial.run(at_most=HOUR)
+    assert len(ran) == 3
+    assert ran[0] < ran[1] < ran[2], "it waits in between"
+    (letter,) = await trial.letters("s.failed")
+    assert letter.error_type == "DocumentReplacedError"
+    assert "docs/a does not say any more that this attempt has it" in letter.last_error
+    documents = await by_id(trial)
+    assert "status" not in documents["a"]
+    assert (documents["b"]["status"], documents["b"].get("leaseToken")) == ("failed", None)
+    assert list(await trial.documents("effects")) == []
+
+
+@pytest.mark.parametrize("lease", [None, MINUTE])
+async def test_a_document_that_is_gone_does_not_keep_others_from_having_failed(
+    lease: timedelta | None,
+) -> None:
+    service = Service("s", lifecycles=[Lifecycle("docs", lease=lease)])
+
+    @service.on("Made", documents=("docs", "ids"))
+    async def handle(event: Any, work: Any) -> None:
+        for one in "bd":
+            del trial.state.documents["docs"][one]
+        raise ValueError("it cannot be read")
+
+    trial = Trial(service)
+    await trial.put("docs", *({"_id": one} for one in "abcd"))
+    await trial.publish("Made", {"ids": list("abcd")})
+    await trial.run()
+    documents = await by_id(trial)
+    assert list(documents) == ["a", "c"]
+    for document in documents.values():
+        assert (document["status"], document.get("leaseToken")) == ("failed", None)
+        assert document["lastError"]["message"] == "it cannot be read"
+    assert len(await trial.letters("s.failed")) == 1
+
+
+# Two events about one document
+
+
+@pytest.mark.parametrize("lease", [None, MINUTE])
+async def test_the_retries_of_two_events_about_one_document_count_nothing(
+    lease: timedelta | None,
+) -> None:
+    policy = RetryPolicy(max_attempts=4, backoff=STEADY)
+    lifecycle = Lifecycle("docs", max_attempts=3, lease=lease)
+    service = Service("s", transient=policy, lifecycles=[lifecycle])
+    ran: list[str] = []
+
+    @service.on("Made", documents=("docs", "ids"))
+    async def handle(event: Any, work: Any) -> None:
+        ran.append(event.event_id)
+        raise OSError("no space left")
+
+    trial = Trial(service)
+    await trial.put("docs", {"_id": "a"})
+    async with trial.running():
+        for one in "AB":
+            await trial.publish("Made", {"ids": ["a"]}, event_id=one)
+            await trial.clock.wait(5 * SECOND)
+        await trial.clock.wait(5 * MINUTE)
+    assert ran == list("AB" * 4)
+    assert len(await trial.letters("s.failed")) == 2
+    (document,) = await trial.documents("docs")
+    assert (document["status"], document["attemptCount"]) == ("failed", 2)
+
+
+async def test_an_event_that_is_delivered_twice_at_once_runs_once() -> None:
+    service = Service("s", lifecycles=[Lifecycle("docs", lease=MINUTE)])
+    ran: list[datetime] = []
+
+    @service.on("Made", documents=("docs", "ids"))
+    async def handle(event: Any, work: Any) -> None:
+        ran.append(trial.clock.now())
+        await trial.clock.wait(10 * SECOND)
+
+    trial = Trial(service)
+    await trial.put("docs", {"_id": "a"})
+    await trial.publish("Made", {"ids": ["a"]}, event_id="once")
+    async with trial.running():
+        await trial.clock.wait(SECOND)
+        trial.state.duplicate("once")
+        await trial.clock.wait(3 * MINUTE)
+    assert len(ran) == 1
+    assert at_rest(await trial.count())
+    (document,) = await trial.documents("docs")
+    assert (document["status"], document["attemptCount"]) == ("processed", 1)
 
 
 # Waiting for a retry

@@ -138,6 +138,43 @@ async def test_a_document_in_two_views_is_counted_once(bench: Bench) -> None:
     assert report.stuck == 3
 
 
+async def test_what_is_listed_is_what_is_counted(bench: Bench) -> None:
+    now, later = bench.ago(timedelta()), instant(bench.trial.clock.now() + HOUR)
+    lease, claim = {"leaseToken": "w"}, {"claimToken": "s", "sweepGeneration": 1}
+    tried = {"attemptCount": 1, "lastAttemptTime": bench.ago(HOUR)}
+    just_now = {"attemptCount": 1, "lastAttemptTime": now}
+    kinds: dict[str, dict[str, Any]] = {
+        "lease over": {**tried, **lease, "leaseUntil": now},
+        "lease over, backoff": {**just_now, **lease, "leaseUntil": now},
+        "lease runs": {**tried, **lease, "leaseUntil": later},
+        "lease runs, unmoved": {"attemptCount": 1, **lease, "leaseUntil": later},
+        "claim over": {**just_now, **claim, "claimUntil": now},
+        "claim runs": {**just_now, **claim, "claimUntil": later},
+        "in hand": tried,
+        "in hand, scheduled": {**tried, "retryAt": later},
+        "lost, scheduled": {"retryAt": later},
+        "lost": {},
+        "young": {"createdAt": now},
+        "failed": {**just_now, "status": "failed"},
+        "failed, leased": {**just_now, "status": "failed", **lease, "leaseUntil": later},
+        "processed": {"status": "processed"},
+    }
+    for one, fields in kinds.items():
+        await bench.put(one, **{"status": "pending", **fields})
+    await bench.give_up("given up")
+    report = await bench.operator.stuck("messages")
+    assert {each.document_id for each in report.first_stuck} == {
+        "lease over", "lease over, backoff", "claim over", "lost", "lost, scheduled", "failed",
+        "failed, leased",
+    }  # fmt: skip
+    sweeping = bench.trial.engine.sweeping
+    assert sweeping is not None
+    tally = await sweeping.candidates.tally(
+        bench.operator.rule_of("messages"), bench.trial.clock.now()
+    )
+    assert (tally.stuck, tally.given_up) == (report.stuck, report.given_up) == (7, 1)
+
+
 async def test_the_list_has_a_limit_and_the_numbers_have_none(bench: Bench) -> None:
     for n in range(30):
         await bench.put(f"s{n:02}", status="failed", attemptCount=1)
@@ -152,9 +189,11 @@ async def test_the_oldest_are_listed_first_whatever_is_wrong_with_them(bench: Be
         at = bench.ago(age * DAY)
         await bench.put(f"f{age}", status="failed", attemptCount=1, lastAttemptTime=at)
         await bench.put(f"p{age}", status="pending", attemptCount=1, lastAttemptTime=at)
-    await bench.put("never", status="pending")
+    await bench.put("nobody knows", status="pending")
+    await bench.put("made", status="pending", createdAt=bench.ago(4 * DAY))
     report = await bench.operator.stuck("messages", limit=5)
-    assert [each.document_id for each in report.first_stuck] == ["never", "f5", "p5", "f3", "p3"]
+    found = [each.document_id for each in report.first_stuck]
+    assert found == ["nobody knows", "f5", "p5", "made", "f3"]
 
 
 async def test_a_reset_lets_a_document_begin_anew(bench: Bench) -> None:

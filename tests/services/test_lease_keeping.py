@@ -10,7 +10,10 @@ from typing import Any
 import pytest
 
 from headway.adapters.memory.store import MemoryDocuments
+from headway.core.backoff import Exponential
 from headway.core.lifecycle import Lifecycle
+from headway.core.policy import RetryPolicy
+from headway.ports.clock import Clock
 from headway.runtime.service import Service
 from headway.runtime.worker import Worker
 from headway.testing.trial import Trial, at_rest
@@ -65,3 +68,47 @@ async def test_what_was_not_renewed_is_said_and_renewed_at_the_next_beat(
     assert len(said) == 1
     assert "Leases on docs: 1 of 2 were not renewed, because another program keeps" in said[0]
     assert {each["status"] for each in await trial.documents("docs")} == {"processed"}
+
+
+class Leaving(MemoryDocuments):
+    """Documents that are let go slowly: a beat comes in between."""
+
+    clock: Clock
+
+    async def leave(self, collection: str, tokens: Mapping[str, str], until: datetime) -> int:
+        left = await super().leave(collection, tokens, until)
+        await self.clock.wait(LEASE)
+        return left
+
+
+async def test_what_was_let_go_is_not_missed_by_whoever_renews(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    policy = RetryPolicy(max_attempts=2, backoff=Exponential(base=LEASE, cap=LEASE))
+    service = Service("s", transient=policy, lifecycles=[Lifecycle("docs", lease=LEASE)])
+
+    @service.on("Made", documents=("docs", "ids"))
+    async def handle(_event: Any, work: Any) -> None:
+        if work.attempt == 1:
+            raise OSError("no space left")
+
+    trial = Trial(service)
+    documents = Leaving(trial.state)
+    documents.clock = trial.clock
+    await trial.put("docs", {"_id": "a", "status": "pending"})
+    await trial.publish("Made", {"ids": ["a"]})
+    worker = Worker(
+        [service],
+        replace(trial.engine, documents=documents),
+        clock=trial.clock,
+        chance=trial.chance,
+        observer=trial.facts,
+    )
+    with caplog.at_level(logging.WARNING, "headway"):
+        task = asyncio.create_task(worker.run())
+        while not at_rest(await trial.count()):
+            await trial.clock.wait(timedelta(seconds=1))
+        worker.stop()
+        await task
+    assert [each["status"] for each in await trial.documents("docs")] == ["processed"]
+    assert not [each for each in caplog.records if "Leases on" in each.getMessage()]

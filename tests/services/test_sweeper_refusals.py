@@ -10,7 +10,13 @@ import asyncpg
 import pytest
 from pymongo import AsyncMongoClient
 
-from headway.core.sweep_facts import CollectionFailed, DocumentsNotRebuilt, DocumentsRefused
+from headway.core.errors import BrokerFullError, UnsendableError
+from headway.core.sweep_facts import (
+    CollectionFailed,
+    DocumentsNotRebuilt,
+    DocumentsRefused,
+    SweepEnded,
+)
 from headway.core.sweep_totals import Skip, Status, key
 from headway.ports.bus import Message
 from headway.runtime.service import Service
@@ -183,6 +189,101 @@ async def test_what_was_claimed_and_not_sent_is_given_back(quick: Yard) -> None:
     assert (await quick.sweep(chunking())).collections[0].requeued == 500
     quick.clock.advance(2 * MINUTE)
     assert (await quick.sweep(chunking())).collections[0].requeued == 1000
+    assert {each["attemptCount"] for each in await quick.all("messages")} == {1}
+
+
+# By the bus
+
+
+def taking(yard: Yard, largest: int) -> Any:
+    """Give an engine whose bus takes events up to a size."""
+
+    async def publish(messages: Sequence[Message]) -> Sequence[int]:
+        if any(len(each.body) > largest for each in messages):
+            raise UnsendableError("it is too large for this broker")
+        return await yard.engine.bus.publish(messages)
+
+    return with_bus(yard.engine, publish=publish)
+
+
+def telling() -> Service:
+    service = Service("chunking")
+
+    @service.on(
+        "JSONParsed",
+        documents=("messages", "message_doc_ids"),
+        rebuild=lambda found: {"message_doc_ids": [found["_id"]], "text": found.get("text", "")},
+    )
+    async def chunk(event: Any, work: Any) -> None: ...
+
+    return service
+
+
+@pytest.mark.parametrize("settings", [{}, {"rate": 5.0}, {"limit": 8}, {"limit": 1}])
+async def test_documents_whose_events_the_bus_never_takes_keep_no_other(
+    quick: Yard, settings: dict[str, Any]
+) -> None:
+    large = [lost(f"z{n:02}", text="x" * 2_000) for n in range(30)]
+    good = [f"a{n}" for n in range(5)]
+    await quick.put("messages", *large, *map(lost, good))
+    swept: list[str] = []
+    runs = 0
+    while len(swept) < len(good):
+        runs += 1
+        ended = await quick.sweep(telling(), engine=taking(quick, 1_000), **settings)
+        swept = sorted([*swept, *await sent(quick)])
+        (fact,) = quick.facts.of(DocumentsRefused)[runs - 1 :]
+        assert (fact.count, fact.by_bus, fact.error_type) == (30, True, "UnsendableError")
+        assert set(fact.first_ids) <= {each["_id"] for each in large}
+        assert ended.collections[0].skipped[Skip.REFUSED] == 30
+        assert ended.collections[0].skipped.get(Skip.CHANGED, 0) == 0
+        assert ended.collections[0].errors == {"UnsendableError": 30}
+        quick.clock.advance(MINUTE)
+    assert (swept, runs) == (good, 5 if settings.get("limit") == 1 else 1)
+    assert quick.facts.of(CollectionFailed) == []
+    found = {each["_id"]: each for each in await quick.all("messages")}
+    assert {found[each["_id"]]["attemptCount"] for each in large} == {0}
+    assert {each.get("claimToken") for each in found.values()} == {None}
+
+
+async def test_what_a_full_broker_was_not_sent_is_given_back(quick: Yard) -> None:
+    async def publish(messages: Sequence[Message]) -> Sequence[int]:
+        raise BrokerFullError("its memory alarm is on")
+
+    await quick.put("messages", *(lost(f"{n:04}") for n in range(1500)))
+    ended = await quick.sweep(chunking(), engine=with_bus(quick.engine, publish=publish))
+    assert ended.collections[0].errors == {"BrokerFullError": 1}
+    (fact,) = quick.facts.of(CollectionFailed)
+    assert fact.claims == 0
+    assert (await quick.sweep(chunking())).collections[0].requeued == 1500
+    assert {each["attemptCount"] for each in await quick.all("messages")} == {1}
+
+
+# By being told to stop
+
+
+async def for_ever(*_: Any) -> Any:
+    await asyncio.Event().wait()
+
+
+@pytest.mark.parametrize("method", ["open", "publish"])
+async def test_a_bus_that_takes_nothing_keeps_no_sweeper_from_stopping(
+    quick: Yard, method: str
+) -> None:
+    await quick.put("messages", *(lost(f"{n:04}") for n in range(1500)))
+    sweeper = quick.sweeper(chunking(), engine=with_bus(quick.engine, **{method: for_ever}))
+    running = asyncio.create_task(sweeper.run())
+    await asyncio.sleep(0.1)
+    assert not running.done()
+    sweeper.stop()
+    async with asyncio.timeout(5):
+        await running
+    (ended,) = quick.facts.of(SweepEnded)
+    assert ended.collections[0].requeued == 0
+    # Where nobody has looked, nobody knows what is stuck.
+    assert [each.stuck for each in ended.collections] == [None if method == "open" else 1500]
+    quick.clock.advance(2 * MINUTE)
+    assert (await quick.sweep(chunking())).collections[0].requeued == 1500
     assert {each["attemptCount"] for each in await quick.all("messages")} == {1}
 
 

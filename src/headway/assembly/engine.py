@@ -1,7 +1,8 @@
-"""Open an engine by its URL."""
+"""Open an engine by its URL.
 
-from headway.adapters.sqlite.engine import sqlite_engine
-from headway.adapters.sqlite.store import sqlite_store
+Each adapter is imported when it is asked for: a process that has one engine has no memory for all.
+"""
+
 from headway.assembly.retrying import CHANCE, CLOCK
 from headway.assembly.settings import EngineSettings, engine_settings
 from headway.core.engine_url import AmqpUrl, MongoUrl, PostgresUrl, SqliteUrl
@@ -18,23 +19,29 @@ def open_engine(
     url: str | None = None,
     *,
     store: bool = True,
+    patient: bool = True,
     clock: Clock = CLOCK,
     chance: Chance = CHANCE,
 ) -> Engine:
     """Open an engine; without a URL, the one that HEADWAY_BUS names. It has to be closed.
 
-    `store=False` leaves out what is beside a broker: who only publishes needs none.
+    `store=False` leaves out what is beside a broker: who only publishes needs none. `patient=False`
+    does not wait for a broker that has no memory or disk space left: whoever publishes is told so.
     """
     settings = engine_settings(url)
     bus = settings.bus
     if not isinstance(bus, AmqpUrl):
+        from headway.adapters.sqlite.engine import sqlite_engine  # noqa: PLC0415 (see above)
+
         return sqlite_engine(bus.path, clock, chance, synchronous=bus.synchronous)
-    parts = _broker(settings, str(bus), clock, chance)
+    parts = _broker(settings, str(bus), clock, chance, patient=patient)
     beside = _store(settings, clock) if store else None
     return without_store(parts) if beside is None else with_store(parts, beside)
 
 
-def _broker(settings: EngineSettings, url: str, clock: Clock, chance: Chance) -> BusParts:
+def _broker(
+    settings: EngineSettings, url: str, clock: Clock, chance: Chance, *, patient: bool
+) -> BusParts:
     try:
         from headway.adapters.rabbitmq.engine import rabbitmq_parts  # noqa: PLC0415 (an extra)
     except ModuleNotFoundError as missing:
@@ -44,13 +51,20 @@ def _broker(settings: EngineSettings, url: str, clock: Clock, chance: Chance) ->
             f"{settings.name}={hidden(settings.url)!r} needs pika: {cure('rabbitmq')}"
         ) from missing
     return rabbitmq_parts(
-        url, clock, chance, exchange=settings.exchange, has_store=settings.store is not None
+        url,
+        clock,
+        chance,
+        exchange=settings.exchange,
+        has_store=settings.store is not None,
+        patient=patient,
     )
 
 
 def _store(settings: EngineSettings, clock: Clock) -> StoreParts | None:
     match settings.store:
         case SqliteUrl(path, synchronous):
+            from headway.adapters.sqlite.store import sqlite_store  # noqa: PLC0415 (see above)
+
             return sqlite_store(path, clock, synchronous=synchronous)
         case MongoUrl():
             return _mongodb(settings, clock)

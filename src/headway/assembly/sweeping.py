@@ -63,11 +63,14 @@ class Sweeper:
         self._running: sweeper.Sweeper | None = None
         self.is_stopped = False
         """It was told to stop."""
+        self.has_begun = False
+        """It may have changed something."""
         find_targets(services, self._settings, collections)  # refused here, before anything starts
 
     async def sweep_once(self) -> SweepEnded:
         """Sweep every collection once; say what was done."""
         async with self._opened() as running:
+            self.has_begun = True
             return await running.sweep_once()
 
     async def run(self) -> None:
@@ -93,7 +96,7 @@ class Sweeper:
 
     @asynccontextmanager
     async def _opened(self) -> AsyncIterator[sweeper.Sweeper]:
-        engine = open_engine(self._bus)
+        engine = open_engine(self._bus, patient=False)
         try:
             view, gateway = self._view(engine), self._gateway()
             push = None if gateway is None else partial(view.push, gateway)

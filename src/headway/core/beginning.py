@@ -102,6 +102,8 @@ class Beginning:
     """Whose lease it is to be, where the lifecycle has leases."""
     deliberate: bool = False
     """A person sent it again, and knew what became of the document since."""
+    again: bool = False
+    """It has begun before, as far as anybody knows: another operation may have begun since."""
 
 
 class How(StrEnum):
@@ -143,7 +145,8 @@ def begun_together(found: Mapping[str, Document], beginning: Beginning) -> dict[
 def begun(document: Document, beginning: Beginning) -> Begun:
     """Say what an operation makes of one document; nothing is changed but for `BEGUN`.
 
-    An operation is counted once, however often it begins.
+    An operation is counted once, however often it begins. What was given up stays so, whoever
+    comes: its event may come back late, and a person may have acted on it by then.
     """
     lifecycle = beginning.lifecycle
     state = lifecycle.state(document)
@@ -152,13 +155,16 @@ def begun(document: Document, beginning: Beginning) -> Begun:
         return Begun(How.OVER, document)
     if state is State.FOREIGN:
         return Begun(How.FOREIGN, document)
-    if not same and not beginning.deliberate and _comes_too_late(document, state, beginning):
+    too_late = state is State.GIVEN_UP or (not same and _comes_too_late(document, beginning))
+    if too_late and not beginning.deliberate:
         return Begun(How.OVER, document)
     if lifecycle.lease is not None and _is_held(document, beginning):
         return Begun(How.BUSY, document)
+    is_new = not (same or beginning.again or _was_claimed_for(document, beginning))
     after = {
         **document,
-        ATTEMPT_COUNT: min(count(document, ATTEMPT_COUNT) + (not same), MOST),
+        # One at least: what came back may never have begun, or the document begins anew.
+        ATTEMPT_COUNT: min(max(count(document, ATTEMPT_COUNT) + is_new, 1), MOST),
         LAST_OPERATION: beginning.operation,
         LAST_ATTEMPT_TIME: instant(beginning.now),
     }
@@ -184,14 +190,16 @@ def lease_runs(document: Mapping[str, Any], lifecycle: Lifecycle, now: datetime)
     return until is not None and until > now
 
 
-def waits_until(lifecycle: Lifecycle, due: datetime, now: datetime) -> datetime:
+def waits_until(lifecycle: Lifecycle, due: datetime | None, now: datetime) -> datetime:
     """Say until when a document is left to its own event, which is to come again at a time.
 
     Then it is clearly overdue: a sweeper takes the document up, and the event, if it comes after
-    all, comes too late.
+    all, comes too late. Where nobody knows when it will come, because it is parked, that is as late
+    as can be.
     """
     overdue = max(lifecycle.lease or _OVERDUE_AFTER, _OVERDUE_AFTER)
-    return min(max(due, now) + overdue, now + _longest(lifecycle))
+    latest = now + _longest(lifecycle)
+    return latest if due is None else min(max(due, now) + overdue, latest)
 
 
 _OVERDUE_AFTER = timedelta(minutes=15)
@@ -201,14 +209,17 @@ def _longest(lifecycle: Lifecycle) -> timedelta:
     return max(FARTHEST_CLAIM, lifecycle.lease or FARTHEST_CLAIM)
 
 
-def _comes_too_late(document: Document, state: State, beginning: Beginning) -> bool:
-    """It was given up, or will be at the next sweep; or a sweeper has made a newer attempt."""
+def _comes_too_late(document: Document, beginning: Beginning) -> bool:
+    """It will be given up at the next sweep; or a sweeper has made a newer attempt."""
     attempts = count(document, ATTEMPT_COUNT)
-    return (
-        state is State.GIVEN_UP
-        or attempts >= beginning.lifecycle.max_attempts
-        or sweep_generation(beginning.operation) < count(document, SWEEP_GENERATION)
+    return attempts >= beginning.lifecycle.most_attempts or (
+        sweep_generation(beginning.operation) < count(document, SWEEP_GENERATION)
     )
+
+
+def _was_claimed_for(document: Document, beginning: Beginning) -> bool:
+    """Say whether a sweeper has counted it when it claimed: somebody may have begun since."""
+    return 0 < sweep_generation(beginning.operation) == count(document, SWEEP_GENERATION)
 
 
 def _is_held(document: Document, beginning: Beginning) -> bool:

@@ -6,6 +6,8 @@ write means the same on every store.
 
 from collections.abc import Iterable, Mapping
 
+from headway.core.errors import UnreadableDocumentError
+from headway.core.unreadable import is_stand_in
 from headway.core.writes import Document, InsertNew, Write, applied, target
 
 Key = tuple[str, str]
@@ -29,13 +31,20 @@ class Changes:
         self._changed: dict[Key, None] = {}
 
     def apply(self, writes: Iterable[Write]) -> int:
-        """Apply writes in their order; say how many documents of `insert_new` were there."""
+        """Apply writes in their order; say how many documents of `insert_new` were there.
+
+        Raises:
+            UnreadableDocumentError: What is there is no document, and stays as it is.
+            Exception: Whatever `applied` raises.
+        """
         skipped = 0
         for write in writes:
             key = write.collection, target(write)
             current = self._now.get(key)
             after = applied(write, current)
             if after is not current:
+                if current is not None and is_stand_in(current):
+                    raise UnreadableDocumentError(write.collection, [key[1]])
                 self._now[key] = after
                 self._changed[key] = None
             elif isinstance(write, InsertNew):

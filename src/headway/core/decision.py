@@ -17,6 +17,7 @@ from headway.core.document import (
 from headway.core.lifecycle import Lifecycle, State
 from headway.core.sweep import GiveUp, Leave, Requeue, SweepRule, Why, judge
 from headway.core.travel import instant
+from headway.core.unreadable import CURE, is_stand_in
 from headway.core.writes import Document
 
 GIVEN_UP_AT = "givenUpAt"
@@ -59,6 +60,8 @@ def archived_from(collection: str) -> str | None:
 
 def refusal(decision: Decision, document: Mapping[str, Any], lifecycle: Lifecycle) -> str | None:
     """Say why a decision cannot be carried out on a document; None: it can."""
+    if is_stand_in(document):
+        return None if decision is Decision.PURGE else _UNREADABLE
     state = lifecycle.state(document)
     if state in _NEVER:
         return _NEVER[state]
@@ -68,7 +71,7 @@ def refusal(decision: Decision, document: Mapping[str, Any], lifecycle: Lifecycl
         case Decision.RESET:
             return _PENDING if state is State.PENDING else None
         case Decision.RETRY:
-            spent = count(document, ATTEMPT_COUNT) >= lifecycle.max_attempts
+            spent = count(document, ATTEMPT_COUNT) >= lifecycle.most_attempts
             return _SPENT if spent or state is State.GIVEN_UP else None
         case Decision.PURGE | Decision.ARCHIVE:
             return None if state is State.GIVEN_UP else _ALIVE
@@ -82,6 +85,8 @@ def not_stuck(
     None: it can be. It is in nobody's hands, as far as anybody can tell.
     """
     lifecycle = rule.lifecycle
+    if is_stand_in(document):
+        return _UNREADABLE_STUCK if decision is Decision.PURGE else _UNREADABLE
     if lifecycle.state(document) not in {State.PENDING, State.FAILED}:
         return refusal(decision, document, lifecycle)
     # The time that a person set says nothing about whose hands it is in.
@@ -101,6 +106,8 @@ _NEVER = {
         "or declare the word for success with Lifecycle(processed=...)"
     ),
 }
+_UNREADABLE = f"nobody can read it, for it is no document: {CURE}"
+_UNREADABLE_STUCK = "nobody can read it, so nobody knows whether it is stuck: leave --stuck out"
 _PENDING = "it is pending, so a worker may have it; a sweep takes it when it is stuck"
 _SPENT = "it has no attempts left: reset it (headway documents reset)"
 _ALIVE = (

@@ -40,6 +40,9 @@ FARTHEST_AHEAD = timedelta(hours=1)
 FARTHEST_CLAIM = timedelta(days=1)
 """Nobody claims or leases a document for longer, unless its lifecycle says so."""
 
+FARTHEST_SCHEDULE = timedelta(days=366)
+"""Nobody schedules an attempt for later; a time beyond this was never meant."""
+
 MOST = 1_000_000
 """Nobody tries more often; a number above it is read as this."""
 

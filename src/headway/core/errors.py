@@ -2,10 +2,12 @@
 
 HeadwayError
 ├── AlreadyStoredError        an earlier call with the same token stored the operation
+├── BrokerFullError           the broker takes no messages for now, and none was sent
 ├── ConditionLostError        a document is not any more what an update expected
 ├── ConfigurationError        a setting was refused before anything started
 ├── CrashLoopError            a worker died again and again over one event
 ├── DocumentNotFoundError     a document is expected and not visible yet: try again later
+├── DocumentReplacedError     a document does not say any more whose attempt has it
 ├── DuplicateEventError       the operation was done before, by somebody else
 ├── KeyTakenError             other work with the same key has failed since this was read
 ├── LetterGoneError           the letter after which to go on is not in its queue any more
@@ -14,6 +16,7 @@ HeadwayError
 ├── OutcomeUnknownError       a commit was sent and nobody could be asked whether it took effect
 ├── TransactionEndedError     the body ended the transaction itself
 ├── TransactionRolledBackError   the database answered COMMIT with a rollback
+├── UnreadableDocumentError   what lies where a document should be is none
 ├── UnroutableEventError      nobody here handles events of this type
 ├── UnsendableError           no number of tries will get this message into the bus
 ├── UnstorableError           no number of tries will get this value into a document
@@ -36,6 +39,10 @@ class AlreadyStoredError(HeadwayError):
         super().__init__(
             f"operation {operation_id!r} was stored by an earlier call with the same token"
         )
+
+
+class BrokerFullError(HeadwayError, ConnectionError):
+    """A broker has no memory or disk space left; of what was to be published nothing was sent."""
 
 
 class ConditionLostError(HeadwayError):
@@ -79,6 +86,18 @@ class DocumentNotFoundError(HeadwayError):
         names = ", ".join(self.missing)
         message = f"not found in {collection}: {names}" if names else collection
         super().__init__(message)
+
+
+class DocumentReplacedError(HeadwayError):
+    """A document lost what an attempt had written into it, and no other attempt has it."""
+
+    def __init__(self, collection: str, document: str) -> None:
+        super().__init__(
+            f"{collection}/{document} does not say any more that this attempt has it, so nothing "
+            "was committed: it was replaced whole, reset or given up meanwhile. If the handler "
+            "writes it with a client of its own, change single fields there and leave the others, "
+            "or use work.documents"
+        )
 
 
 class DuplicateEventError(HeadwayError):
@@ -160,6 +179,18 @@ class TransactionRolledBackError(HeadwayError):
             "the database rolled the transaction back at COMMIT, because an earlier statement had "
             "failed and its error was swallowed; let the error leave the body, or put a savepoint "
             "around the statement"
+        )
+
+
+class UnreadableDocumentError(HeadwayError, ValueError):
+    """Another program has put something where a document should be, and it is no JSON object."""
+
+    def __init__(self, collection: str, document_ids: Iterable[str]) -> None:
+        self.collection = collection
+        self.document_ids = tuple(document_ids)
+        super().__init__(
+            f"nobody can read what is in {collection} under {', '.join(self.document_ids)}: write "
+            "it as a JSON object by hand, or purge it by its id (headway documents purge)"
         )
 
 

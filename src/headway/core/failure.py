@@ -1,5 +1,6 @@
 """A failure: what one attempt ended with, and what it means for the next one."""
 
+import re
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -74,11 +75,32 @@ class History:
 
 
 def words(error: BaseException) -> str:
-    """Give the message of an exception, whatever its `__str__` does."""
+    """Give the message of an exception, whatever its `__str__` does.
+
+    Of what MongoDB's driver says, only what happened: behind that it lists all that it knows.
+    """
     try:
-        return in_utf8(str(error))
+        said = in_utf8(str(error))
+        return _first_sentence(error, said) if _is_of_mongodb(error) else said
     except BaseException:  # noqa: BLE001 (an exception that cannot be read must not hide itself)
         return ""
+
+
+_TIMEOUTS = re.compile(r" \(configured timeouts: [^()]{0,500}\)")
+_ASIDE = re.compile(r", (?:full error: |Timeout: [0-9.]+s|Topology Description: )")
+
+
+def _is_of_mongodb(error: BaseException) -> bool:
+    return str(type(error).__module__).partition(".")[0] in {"pymongo", "gridfs"}
+
+
+def _first_sentence(error: BaseException, said: str) -> str:
+    first = _TIMEOUTS.sub("", _ASIDE.split(said, maxsplit=1)[0])
+    # A bulk names its errors behind that, and nowhere else.
+    match getattr(error, "details", None):
+        case {"writeErrors": [{"errmsg": str(why)}, *_]} if why not in first:
+            return f"{first}: {in_utf8(why)}"
+    return first
 
 
 def in_utf8(text: str) -> str:

@@ -27,6 +27,7 @@ from headway.core.document import (
 )
 from headway.core.errors import ConfigurationError
 from headway.core.travel import instant
+from headway.core.unreadable import is_stand_in
 from headway.core.writes import Document
 
 
@@ -40,7 +41,7 @@ class State(StrEnum):
     GIVEN_UP = "failed_max_retries"
     """Nothing more happens until a person decides."""
     FOREIGN = "foreign"
-    """A status that this lifecycle does not know: it is somebody else's business."""
+    """A status that this lifecycle does not know, or no document: somebody else's business."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +50,8 @@ class Lifecycle:
 
     Args:
         collection: Its name.
-        max_attempts: Tries in all, the first one included; then the document is given up.
+        max_attempts: Tries in all, the first one included; then the document is given up. If not
+            given, 3; of `chunks` and `threads`, 5.
         flag: A field that is true once a document is processed, such as `embedding_generated`,
             where that is said by a field of its own and not by `status`.
         processed: The word for success in `status`; `processed` and `completed` are both read.
@@ -60,7 +62,7 @@ class Lifecycle:
     """
 
     collection: str
-    max_attempts: int = 3
+    max_attempts: int | None = None
     flag: str | None = None
     processed: str = "processed"
     lease: timedelta | None = None
@@ -69,7 +71,7 @@ class Lifecycle:
     def __post_init__(self) -> None:
         if not self.collection:
             raise ConfigurationError("a lifecycle needs the name of its collection")
-        if self.max_attempts < 1:
+        if self.max_attempts is not None and self.max_attempts < 1:
             raise ConfigurationError(
                 f"max_attempts={self.max_attempts!r} of {self.collection!r} is not accepted: "
                 "the first try counts, so use a whole number from 1"
@@ -89,6 +91,13 @@ class Lifecycle:
                 f"processed={self.processed!r} of {self.collection!r} is not accepted: it means "
                 "something else; use 'processed', 'completed' or a word of your own"
             )
+
+    @property
+    def most_attempts(self) -> int:
+        """Tries in all: as was said, or else as is usual for this collection."""
+        if self.max_attempts is not None:
+            return self.max_attempts
+        return ATTEMPTS.get(self.collection, _USUAL_ATTEMPTS)
 
     @property
     def pending_words(self) -> tuple[str | None, ...]:
@@ -115,7 +124,7 @@ class Lifecycle:
             return State.PROCESSED
         if isinstance(status, str) and status in _ENDS:
             return _ENDS[status]
-        if self.flag is not None:
+        if self.flag is not None and not is_stand_in(document):
             return State.FAILED if _failed_last(document) else State.PENDING
         if status in _PENDING:
             return State.PENDING
@@ -158,6 +167,10 @@ class Lifecycle:
             changes.update({LEASE_TOKEN: None, LEASE_UNTIL: None})
         return changes
 
+
+ATTEMPTS = {"archives": 3, "messages": 3, "chunks": 5, "threads": 5}
+"""For collections of these names, where neither a setting nor a lifecycle says otherwise."""
+_USUAL_ATTEMPTS = 3
 
 _PENDING: tuple[str | None, ...] = ("pending", "processing", None)
 _PROCESSED = ("processed", "completed")

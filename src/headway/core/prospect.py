@@ -6,16 +6,23 @@ from datetime import datetime
 from typing import Any
 
 from headway.core.document import (
-    ATTEMPT_COUNT,
     CLAIM_UNTIL,
     LAST_ATTEMPT_TIME,
     LEASE_UNTIL,
     RETRY_AT,
-    count,
     moment,
     past,
 )
-from headway.core.sweep import GiveUp, Judgement, Leave, Requeue, SweepRule, Why, judge
+from headway.core.sweep import (
+    GiveUp,
+    Judgement,
+    Leave,
+    Requeue,
+    SweepRule,
+    Why,
+    backoff_ends,
+    judge,
+)
 
 _OBSTACLES = len(Why)
 
@@ -56,7 +63,7 @@ def _end(document: Mapping[str, Any], rule: SweepRule, now: datetime, why: Why) 
         case Why.CLAIMED:
             return moment(document.get(CLAIM_UNTIL))
         case Why.BACKOFF:
-            since, lasts = LAST_ATTEMPT_TIME, rule.delay(count(document, ATTEMPT_COUNT))
+            return backoff_ends(document, rule, now)
         case Why.IN_HAND:
             since, lasts = LAST_ATTEMPT_TIME, rule.stuck_after
         case Why.YOUNG:

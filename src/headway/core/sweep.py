@@ -4,6 +4,9 @@ Two gates. A document whose last attempt failed is due when its backoff has elap
 still be in somebody's hands is due when, besides, nothing has moved for `stuck_after`, or when the
 lease of whoever had it is over. One that was never attempted is due at once, unless it is younger
 than `grace`: its first event may still be on its way.
+
+What has had all its attempts is given up. If the last of them is not known to have failed, its
+event may be about to come back: it is given the backoff to do so, after its lease.
 """
 
 from collections.abc import Mapping
@@ -19,6 +22,7 @@ from headway.core.document import (
     CLAIM_TOKEN,
     CLAIM_UNTIL,
     FARTHEST_CLAIM,
+    FARTHEST_SCHEDULE,
     LAST_ATTEMPT_TIME,
     LAST_OPERATION,
     LEASE_TOKEN,
@@ -27,6 +31,7 @@ from headway.core.document import (
     RETRY_AT,
     STATUS,
     SWEEP_GENERATION,
+    WAITING,
     count,
     moment,
     past,
@@ -36,8 +41,8 @@ from headway.core.travel import instant
 from headway.core.writes import ID, Document
 
 __all__ = [
-    "FARTHEST_CLAIM", "GiveUp", "Judgement", "Leave", "Requeue", "SweepRule", "Why", "claimed",
-    "given_back", "given_up", "judge", "watched",
+    "FARTHEST_CLAIM", "GiveUp", "Judgement", "Leave", "Requeue", "SweepRule", "Why",
+    "backoff_ends", "claimed", "given_back", "given_up", "judge", "watched",
 ]  # fmt: skip
 
 _ZERO = timedelta()
@@ -79,7 +84,7 @@ class Why(StrEnum):
     GIVEN_UP = "given up"
     FOREIGN = "its status is not one of ours"
     BACKOFF = "backoff"
-    """It is stuck, and its next attempt is not due yet."""
+    """It is stuck, and its next attempt is not due yet; or it is too early to give it up."""
     IN_HAND = "in hand"
     """A worker may be at it, or its event waits in a queue."""
     LEASED = "leased"
@@ -128,17 +133,19 @@ def judge(document: Mapping[str, Any], rule: SweepRule, now: datetime) -> Judgem
         return _claimed(document, rule, now)
     if lease_runs(document, rule.lifecycle, now):
         return Leave(Why.LEASED)
-    scheduled = moment(document.get(RETRY_AT))
+    scheduled = _scheduled(document, now)
     if scheduled is not None and scheduled > now:
         return Leave(Why.SCHEDULED)
     attempts = count(document, ATTEMPT_COUNT)
     began = past(document.get(LAST_ATTEMPT_TIME), now)
     if state is State.PENDING and not _let_go(document, began, rule, now):
         return Leave(Why.IN_HAND if attempts or began else Why.YOUNG)
-    if attempts >= rule.lifecycle.max_attempts:
-        return GiveUp(attempts)
-    if scheduled is None and began is not None and began + rule.delay(attempts) > now:
+    is_last = attempts >= rule.lifecycle.most_attempts
+    ends = backoff_ends(document, rule, now)
+    if ends is not None and ends > now and (is_last or scheduled is None):
         return Leave(Why.BACKOFF)
+    if is_last:
+        return GiveUp(attempts)
     generation = min(count(document, SWEEP_GENERATION) + 1, MOST)
     operation = sweep_operation(rule.collection, str(document[ID]), generation, now)
     return Requeue(operation, generation, min(attempts + 1, MOST))
@@ -170,6 +177,28 @@ def _claimed_under(document: Mapping[str, Any], rule: SweepRule, generation: int
         return last
     at = moment(document.get(LAST_ATTEMPT_TIME))
     return sweep_operation(rule.collection, one, generation, at)
+
+
+def backoff_ends(document: Mapping[str, Any], rule: SweepRule, now: datetime) -> datetime | None:
+    """Say until when nothing is done after an attempt; None: there is nothing to wait for.
+
+    What failed for the last time is given up at once. If the lease of the last attempt has ended,
+    its event is given a backoff to come back; and if that waited for a retry, as long as anything
+    that may be in somebody's hands.
+    """
+    attempts = count(document, ATTEMPT_COUNT)
+    if attempts < rule.lifecycle.most_attempts:
+        began = past(document.get(LAST_ATTEMPT_TIME), now)
+        return None if began is None else began + rule.delay(attempts)
+    token, until = document.get(LEASE_TOKEN), past(document.get(LEASE_UNTIL), now)
+    if token is None or until is None or rule.lifecycle.state(document) is not State.PENDING:
+        return None
+    return until + (rule.stuck_after if token == WAITING else rule.delay(attempts))
+
+
+def _scheduled(document: Mapping[str, Any], now: datetime) -> datetime | None:
+    at = moment(document.get(RETRY_AT))
+    return None if at is None or at > now + FARTHEST_SCHEDULE else at
 
 
 def _let_go(

@@ -21,6 +21,8 @@ class CollectionSwept:
     """Due, and left for later runs: over the limit, or over the cap after a downtime."""
     errors: Mapping[str, int] = field(default_factory=dict)
     """By the name of the exception."""
+    broken_by: str = ""
+    """What kept it from being swept to its end, in words; empty: nothing did."""
     tally: Tally | None = None
     """What is stuck after the run. None: unknown, because the store could not be asked."""
 
@@ -79,7 +81,7 @@ class DocumentsNotRebuilt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DocumentsRefused:
-    """Their store does not let stuck documents be changed; the others are swept."""
+    """Stuck documents that cannot be swept; the others are."""
 
     collection: str
     error_type: str
@@ -87,6 +89,8 @@ class DocumentsRefused:
     first_ids: tuple[str, ...]
     """Of those that were refused for this, the first."""
     first_error: str
+    by_bus: bool = False
+    """True: the bus does not take their events. False: their store does not let them be changed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,6 +137,8 @@ class CollectionFailed:
 
     collection: str
     error: Exception
+    claims: int = 0
+    """Of documents whose events may be sent or not: a later run sends them again."""
 
 
 SweepFact = (

@@ -60,7 +60,8 @@ STUCK = Metric(
     "retry_job_stuck_documents",
     "gauge",
     _COLLECTION,
-    "Documents that are stuck now: failed, or not moved for too long; without those that are only "
+    "Documents that are stuck now: failed, not moved for too long, or left by a worker or sweeper "
+    "that died, as soon as its lease or claim is over; without those that are only "
     "young. NaN: unknown.",
 )
 FAILED = Metric(

@@ -9,18 +9,14 @@ from typing import Any, Self
 
 from headway.core.errors import ConfigurationError
 from headway.core.gateway_url import GatewayUrl, read_gateway_url
-from headway.core.lifecycle import Lifecycle
+from headway.core.lifecycle import ATTEMPTS, Lifecycle
 from headway.core.parsing import Setting, number, one_of, read, whole_number
 from headway.core.sweep import SweepRule
 
 _PREFIX = "RETRY_JOB_"
 _MAX_ATTEMPTS = "MAX_ATTEMPTS_"
 _NEAR = 0.8
-_USUAL_ATTEMPTS = Lifecycle("any").max_attempts
 _ZERO = timedelta()
-
-ATTEMPTS = {"archives": 3, "messages": 3, "chunks": 5, "threads": 5}
-"""For collections of these names, where neither a setting nor a lifecycle says otherwise."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,21 +60,15 @@ class SweepSettings:
 
     def rule(self, lifecycle: Lifecycle) -> SweepRule:
         """Give the rule for the documents of one collection."""
+        given = self.max_attempts.get(setting_of(lifecycle.collection))
+        attempts = lifecycle.most_attempts if given is None else given
         return SweepRule(
-            lifecycle=replace(lifecycle, max_attempts=self._attempts(lifecycle)),
+            lifecycle=replace(lifecycle, max_attempts=attempts),
             base_delay=self.base_delay,
             max_delay=self.max_delay,
             stuck_after=self.stuck_after,
             grace=self.grace,
         )
-
-    def _attempts(self, lifecycle: Lifecycle) -> int:
-        given = self.max_attempts.get(setting_of(lifecycle.collection))
-        if given is not None:
-            return given
-        if lifecycle.max_attempts == _USUAL_ATTEMPTS:
-            return ATTEMPTS.get(lifecycle.collection, _USUAL_ATTEMPTS)
-        return lifecycle.max_attempts
 
     def refuse_misspelt(self, collections: Iterable[str]) -> None:
         """Refuse a limit of attempts for a collection that is nearly one of these."""

@@ -64,7 +64,7 @@ class Skip(StrEnum):
     CIRCUIT = "circuit"
     """Too many leases are over at once to believe that their workers died."""
     REFUSED = "refused"
-    """Its store does not let it be changed."""
+    """Its store does not let it be changed, or the bus does not take its event."""
 
 
 KNOWN_ERRORS = ("ConfigurationError", "ConnectionError", "TimeoutError", "ValidationError")

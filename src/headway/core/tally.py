@@ -9,7 +9,7 @@ class Tally:
     """What is stuck in a collection."""
 
     stuck: int
-    """In the views FAILED and UNMOVED of `ports.candidates`, without what is only young."""
+    """Documents that count as such (`core.stuck.is_stuck`)."""
     given_up: int
     oldest: datetime | None = None
     """When the oldest stuck one was last attempted, or made; None: there is none, or no time."""

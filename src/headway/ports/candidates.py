@@ -76,5 +76,5 @@ class Candidates(Protocol):
         ...
 
     async def tally(self, rule: SweepRule, now: datetime) -> Tally:
-        """Count what is stuck and what was given up."""
+        """Count what is stuck (`core.stuck.is_stuck`) and what was given up."""
         ...

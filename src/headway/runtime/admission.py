@@ -126,9 +126,13 @@ class Admission:
             ids=tuple(subscription.ids(attempt.event)),
             operation=travel.operation,
             now=now,
-            token="" if lifecycle.lease is None else self._leases.token(travel.operation),
+            token="" if lifecycle.lease is None else self._token(attempt),
             deliberate=travel.requeues > 0,
+            again=_has_begun(attempt),
         )
+
+    def _token(self, attempt: Attempt) -> str:
+        return self._leases.token(attempt.delivery, attempt.travel.operation)
 
     async def _ask(
         self, about: Sequence[Attempt], beginnings: Sequence[Beginning]
@@ -146,6 +150,15 @@ class Admission:
             (await self._ask([attempt], [beginning]))[0]
             for attempt, beginning in zip(about, beginnings, strict=True)
         ]
+
+
+def _has_begun(attempt: Attempt) -> bool:
+    """Say whether an event comes as its own retry, or because its taker was gone.
+
+    That one may have died before it began: then an attempt too few is counted, and not one twice.
+    """
+    travel = attempt.travel
+    return bool(travel.failures or travel.parked or attempt.delivery.returns)
 
 
 def _ids(answer: Mapping[str, Begun], how: How) -> tuple[str, ...]:

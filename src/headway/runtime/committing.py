@@ -9,7 +9,12 @@ from typing import TypeGuard
 from headway.core.backoff import AddedJitter, Exponential
 from headway.core.catalogue import TRANSACTIONS
 from headway.core.document import LAST_OPERATION, LEASE_TOKEN
-from headway.core.errors import ConditionLostError, KeyTakenError
+from headway.core.errors import (
+    ConditionLostError,
+    DocumentNotFoundError,
+    DocumentReplacedError,
+    KeyTakenError,
+)
 from headway.core.facts import (
     DocumentsSkipped,
     DuplicatesRecognised,
@@ -17,6 +22,7 @@ from headway.core.facts import (
     LeaseLost,
     Processed,
 )
+from headway.core.writes import target
 from headway.ports.chance import Chance
 from headway.ports.clock import Clock
 from headway.ports.commit import COMMITTED, Finish, Finisher, Outcome
@@ -109,8 +115,13 @@ class Committer:
 
     async def _finish(self, group: Sequence[Ending]) -> Sequence[Finish]:
         units = [ending.unit for ending in group]
-        if any(ending.attempt is not None and ending.attempt.token for ending in group):
-            await self._leave(group)
+        held = [each for each in group if each.attempt is not None and each.attempt.token]
+        if held:
+            for ending in held:
+                # Before they are let go: whoever renews them afterwards would miss them.
+                if ending.unit.record is None and ending.attempt is not None:
+                    self._released(ending.attempt)
+            await self._leave(held)
         return await self._persistent.ask("commit", lambda: self._finisher.finish(units))
 
     def _take_down(self, group: Sequence[Ending], finishes: Sequence[Finish]) -> None:
@@ -174,18 +185,26 @@ class Committer:
             # Read again it finds the record of that work, and goes by another key.
             self.put(ending.recovery.handed_back(attempt))
             return
-        if attempt is not None and _is_lease_lost(error):
-            # Somebody else has taken its documents up. What comes of that is seen when it comes
-            # back: it waits for them, or has been overtaken.
+        if attempt is not None and _is_lease_lost(error, attempt):
+            # The same event is in other hands too. What comes of that is seen a lease later: it has
+            # been done, or waits for them.
             self._tell(_in_vain(attempt, Outcome.LOST))
-            self.put(ending.recovery.handed_back(attempt))
+            lifecycle = attempt.subscription.lifecycle
+            lease = lifecycle.lease if lifecycle is not None else None
+            until = self._clock.now() + (lease or timedelta())
+            self.put(ending.recovery.postponed(attempt, until))
             return
         if attempt is not None and _is_overtaken(error, attempt):
             self._overtaken(ending, attempt, error.document)
             return
         if attempt is None or not ending.handled:
-            # Only the status of a document can be refused here; it has gone.
-            self.put(ending.recovery.without_status(ending))
+            # Only the status of a document can be refused here: it has gone, or is nobody's.
+            self.put(ending.recovery.without_status(ending, _refused_one(error, ending)))
+            return
+        if _is_nobodys(error, attempt):
+            # Counted: a handler that does so itself would do it for ever.
+            replaced = DocumentReplacedError(error.collection, error.document)
+            self.put(ending.recovery.failed(attempt, replaced, self._clock.now()))
             return
         attempt.reruns += 1
         conflict = TRANSACTIONS.classify(error).error_type == CONFLICT
@@ -210,18 +229,37 @@ class Committer:
 
 
 def _is_overtaken(error: Exception, attempt: Attempt) -> TypeGuard[ConditionLostError]:
+    """Another operation has begun with it."""
+    return _is_lost(error, attempt, LAST_OPERATION) and error.found is not None
+
+
+def _is_lease_lost(error: Exception, attempt: Attempt) -> bool:
+    """The same operation has begun with it elsewhere."""
+    return _is_lost(error, attempt, LEASE_TOKEN) and error.found is not None
+
+
+def _is_nobodys(error: Exception, attempt: Attempt) -> TypeGuard[ConditionLostError]:
+    """No operation has it: it was replaced, reset or given up."""
+    return _is_lost(error, attempt, LAST_OPERATION, LEASE_TOKEN) and error.found is None
+
+
+def _is_lost(error: Exception, attempt: Attempt, *fields: str) -> TypeGuard[ConditionLostError]:
     return (
         isinstance(error, ConditionLostError)
-        and error.field == LAST_OPERATION
+        and error.field in fields
         and error.document in attempt.documents
     )
 
 
-def _is_lease_lost(error: Exception) -> bool:
-    """Somebody else has it in hand; or its owner has replaced it, and no operation has it."""
-    if not isinstance(error, ConditionLostError):
-        return False
-    return error.field == LEASE_TOKEN or (error.field == LAST_OPERATION and error.found is None)
+def _refused_one(error: Exception, ending: Ending) -> str | None:
+    """Name a document whose status was refused; None: nobody knows which."""
+    refused: Sequence[str] = ()
+    if isinstance(error, ConditionLostError):
+        refused = (error.document,)
+    elif isinstance(error, DocumentNotFoundError):
+        refused = error.missing
+    named = {target(write) for write in ending.unit.writes}.intersection(refused)
+    return min(named, default=None)
 
 
 def _in_vain(attempt: Attempt, outcome: Outcome) -> Fact:

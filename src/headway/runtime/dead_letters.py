@@ -131,7 +131,7 @@ def status_writes(
         changes = lifecycle.on_failure(type(error).__name__, message, now)
     expect = {LAST_OPERATION: attempt.travel.operation}
     if attempt.token:
-        expect = {LEASE_TOKEN: attempt.token, **expect}
+        expect[LEASE_TOKEN] = attempt.token  # after it: whose it is says more than who lost it
     return tuple(Update(lifecycle.collection, each, changes, expect) for each in attempt.documents)
 
 

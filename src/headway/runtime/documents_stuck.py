@@ -15,9 +15,11 @@ from headway.core.document import (
     LEASE_TOKEN,
     count,
     moment,
+    past,
 )
 from headway.core.lifecycle import Lifecycle, State
 from headway.core.prospect import Prospect, prospect
+from headway.core.stuck import is_stuck
 from headway.core.sweep import GiveUp, Leave, Requeue, SweepRule, Why
 from headway.core.writes import ID, Document
 from headway.ports.candidates import View
@@ -28,7 +30,6 @@ from headway.runtime.sweep_events import rebuilt
 from headway.runtime.sweep_targets import Target
 
 _NEVER = datetime.min.replace(tzinfo=UTC)
-_NOT_STUCK = {Why.YOUNG, Why.IN_HAND, Why.PROCESSED, Why.FOREIGN, Why.GIVEN_UP}
 
 UNFIT = "no event can be made of it"
 UNSWEPT = "nobody sweeps it"
@@ -47,6 +48,8 @@ class Standing:
     attempts: int
     max_attempts: int
     last_attempt: datetime | None
+    created: datetime | None = None
+    """When it was made, where it says so."""
     prospect: Prospect
     last_error: Any
     unfit: str = ""
@@ -95,7 +98,7 @@ class StuckReport:
     foreign: int = 0
     """With a status that is not one of ours; counted up to `MOST_FOREIGN`."""
     first_stuck: list[Standing] = field(default_factory=list)
-    """Those that were never attempted, then the oldest."""
+    """The oldest first: by the last attempt, or by when it was made, where there was none."""
     first_given_up: list[Standing] = field(default_factory=list)
 
 
@@ -120,7 +123,7 @@ async def look(
     async for page in _candidates(sweeping, rule, now):
         for document in page:
             standing = replace(_standing(document, rule, now, target), unswept=unswept)
-            _take_in(report, standing, document, limit)
+            _take_in(report, standing, document, limit, stuck=is_stuck(document, rule, now))
         seen += len(page)
         if on_progress is not None:
             on_progress(seen, max(seen, tally.stuck + tally.given_up))
@@ -156,10 +159,10 @@ def _home(document: Mapping[str, Any], lifecycle: Lifecycle) -> View | None:
     state = lifecycle.state(document)
     if state not in {State.PENDING, State.FAILED}:
         return None
-    if document.get(CLAIM_TOKEN) is not None:
-        return View.CLAIM_OVER
     if state is State.FAILED:
         return View.FAILED
+    if document.get(CLAIM_TOKEN) is not None:
+        return View.CLAIM_OVER
     return View.UNMOVED if document.get(LEASE_TOKEN) is None else View.LEASE_OVER
 
 
@@ -171,8 +174,9 @@ def _standing(
         document_id=str(document[ID]),
         state=rule.lifecycle.state(document),
         attempts=count(document, ATTEMPT_COUNT),
-        max_attempts=rule.lifecycle.max_attempts,
+        max_attempts=rule.lifecycle.most_attempts,
         last_attempt=moment(document.get(LAST_ATTEMPT_TIME)),
+        created=past(document.get(rule.lifecycle.created), now),
         prospect=ahead,
         last_error=document.get(LAST_ERROR),
         unfit=_unfit(document, ahead, target, now),
@@ -189,14 +193,15 @@ def _unfit(document: Document, ahead: Prospect, target: Target | None, now: date
     return ""
 
 
-def _take_in(report: StuckReport, standing: Standing, document: Document, limit: int) -> None:
-    judgement = standing.prospect.judgement
+def _take_in(
+    report: StuckReport, standing: Standing, document: Document, limit: int, *, stuck: bool
+) -> None:
     if standing.state is State.GIVEN_UP:
         report.given_up += 1
         add_kind(report.given_up_errors, error_type(document))
         listed = report.first_given_up
-    elif isinstance(judgement, Leave) and judgement.why in _NOT_STUCK:
-        report.young += judgement.why is Why.YOUNG
+    elif not stuck:
+        report.young += standing.prospect.judgement == Leave(Why.YOUNG)
         return
     else:
         report.stuck += 1
@@ -208,4 +213,4 @@ def _take_in(report: StuckReport, standing: Standing, document: Document, limit:
 
 
 def _age(standing: Standing) -> datetime:
-    return standing.last_attempt or _NEVER
+    return standing.last_attempt or standing.created or _NEVER

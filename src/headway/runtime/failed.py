@@ -46,6 +46,7 @@ class FailedQueues:
         self._documents = engine.documents
         self._records = engine.records
         self._places = engine.places
+        self._desk = None if engine.sweeping is None else engine.sweeping.desk
         self.knows_superseded = engine.has_store
         """False: without a store nobody can tell which letters are superseded."""
         self._clock = clock
@@ -88,13 +89,13 @@ class FailedQueues:
                 "more); begin again without it"
             ) from None
 
-    async def superseded(self, letters: Sequence[Letter]) -> Collection[str]:
-        """Give the ids of those that are superseded.
+    async def superseded(self, letters: Sequence[Letter]) -> Mapping[str, str]:
+        """Give the ids of those that are superseded, each with the reason.
 
         That is: the same work was sent anew and done, or each of their documents has been processed
-        since, or another operation has begun to work on it.
+        since, or another operation has begun to work on it, or it is gone.
         """
-        return await find_superseded(self._documents, self._records, letters)
+        return await find_superseded(self._documents, self._records, letters, self._desk)
 
     async def count_superseded(self, queue: str) -> int:
         """Count the letters of a queue that are superseded; every letter is read for it."""

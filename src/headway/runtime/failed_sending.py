@@ -2,7 +2,7 @@
 
 import asyncio
 import binascii
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from datetime import timedelta
 
 from headway.core.errors import ConfigurationError, UnsendableError
@@ -13,13 +13,12 @@ from headway.ports.clock import Clock
 from headway.ports.letters import Letters
 from headway.runtime.failed_reading import walk
 from headway.runtime.failed_report import OnProgress, Report, Skipped
-from headway.runtime.failed_superseded import SUPERSEDED
 
 _AT_ONCE = 50
 """Letters on their way at the same time: an engine may store them in one commit."""
 
-LeaveOut = Callable[[Sequence[Letter]], Awaitable[Collection[str]]]
-"""Gives the ids of the letters that are not to be sent, because they are superseded."""
+LeaveOut = Callable[[Sequence[Letter]], Awaitable[Mapping[str, str]]]
+"""Gives the ids of the letters that are not to be sent, because they are superseded; and why."""
 
 
 class Sending:
@@ -85,10 +84,10 @@ class Sending:
 
     async def _left_over(self, group: Sequence[Letter]) -> Sequence[Letter]:
         """Skip what is to be left out, and give the others."""
-        left_out = await self._leave(group) if self._leave is not None else ()
+        left_out = await self._leave(group) if self._leave is not None else {}
         for letter in group:
             if letter.letter_id in left_out:
-                self._report.skipped.append(Skipped(letter.letter_id, SUPERSEDED))
+                self._report.skipped.append(Skipped(letter.letter_id, left_out[letter.letter_id]))
                 self._tell()
         return [letter for letter in group if letter.letter_id not in left_out]
 

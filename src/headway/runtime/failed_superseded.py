@@ -1,15 +1,17 @@
 """Letters that time has overtaken.
 
-Their documents were worked on again since they were written, or the same work, by its idempotency
-key, was sent anew and done.
+Their documents were worked on again since they were written, or are gone; or the same work, by its
+idempotency key, was sent anew and done.
 """
 
 from collections.abc import Mapping, Sequence
 
+from headway.core.decision import archive_of
 from headway.core.document import LAST_OPERATION
 from headway.core.letter import Letter
 from headway.core.lifecycle import Lifecycle, State
 from headway.core.writes import Document
+from headway.ports.desk import DocumentDesk
 from headway.ports.documents import Documents
 from headway.ports.records import SWALLOWS, DoneRecord, DoneRecords, key_after
 
@@ -17,14 +19,27 @@ SUPERSEDED = (
     "superseded: the same work was done since, or its documents were processed or taken up by "
     "another operation"
 )
+GONE = (
+    "its document is gone: purged or archived since, or not there yet; what was archived comes "
+    "back with headway documents restore"
+)
 _LONGEST_CHAIN = 100
+_NOTES = 1_000
+"""So many of the latest changes are looked at: they say whether a store ever had a collection."""
 
 
 async def find_superseded(
-    documents: Documents, records: DoneRecords, letters: Sequence[Letter]
-) -> frozenset[str]:
-    """Give the ids of the letters that are superseded, with few reads for all of them."""
-    return await _by_documents(documents, letters) | await _by_key(records, letters)
+    documents: Documents,
+    records: DoneRecords,
+    letters: Sequence[Letter],
+    desk: DocumentDesk | None = None,
+) -> Mapping[str, str]:
+    """Give the ids of the letters that are superseded, each with the reason; by few reads.
+
+    With a desk, those too whose documents are gone from a collection that is kept in this store.
+    """
+    by_documents = await _by_documents(documents, letters, desk)
+    return by_documents | dict.fromkeys(await _by_key(records, letters), SUPERSEDED)
 
 
 async def _by_key(records: DoneRecords, letters: Sequence[Letter]) -> frozenset[str]:
@@ -52,24 +67,35 @@ def _was_done(record: DoneRecord) -> bool:
     return record.ended in SWALLOWS
 
 
-async def _by_documents(documents: Documents, letters: Sequence[Letter]) -> frozenset[str]:
+async def _by_documents(
+    documents: Documents, letters: Sequence[Letter], desk: DocumentDesk | None
+) -> dict[str, str]:
     wanted: dict[str, dict[str, None]] = {}
     for letter in letters:
         if letter.document_ids:
             wanted.setdefault(letter.collection, {}).update(dict.fromkeys(letter.document_ids))
     found = {name: await documents.fetch(name, list(ids)) for name, ids in wanted.items()}
-    return frozenset(
-        letter.letter_id
-        for letter in letters
-        if letter.document_ids and is_superseded(letter, found[letter.collection])
-    )
+    missing = {name for name, ids in wanted.items() if len(found[name]) < len(ids)}
+    kept = {name for name in missing if desk and await _is_kept(name, documents, desk)}
+    reasons: dict[str, str] = {}
+    for letter in letters:
+        there = found.get(letter.collection, {})
+        is_gone = any(one not in there for one in letter.document_ids)
+        others = (there[one] for one in letter.document_ids if one in there)
+        if letter.document_ids and all(_left_behind(each, letter) for each in others):
+            if not is_gone:
+                reasons[letter.letter_id] = SUPERSEDED
+            elif letter.collection in kept:
+                reasons[letter.letter_id] = GONE
+    return reasons
 
 
-def is_superseded(letter: Letter, documents: Mapping[str, Document]) -> bool:
-    """Say whether every document that a letter is about has left it behind."""
-    return bool(letter.document_ids) and all(
-        one in documents and _left_behind(documents[one], letter) for one in letter.document_ids
-    )
+async def _is_kept(collection: str, documents: Documents, desk: DocumentDesk) -> bool:
+    """Say whether a store keeps a collection, or did: else nothing of it can be gone from there."""
+    for name in (collection, archive_of(collection)):
+        if await documents.find(name, {}, 1):
+            return True
+    return any(note.get("collection") == collection for note in await desk.notes(_NOTES))
 
 
 def _left_behind(document: Document, letter: Letter) -> bool:

@@ -128,9 +128,8 @@ class Feeder:
                 await self._until_moved()
             begin = partial(self._bus.begin, attempt.delivery)
             if not await self._persistent.ask("record a begin", begin):
-                self.settled()
-                if attempt.is_probe:
-                    self._gate.probed(attempt.delivery.queue)
+                # It belongs to somebody else by now, and so do its documents.
+                self._ended(attempt.recovery.handed_back(attempt))
             else:
                 self._tell(attempt.recovery.suspected(attempt))
                 self._lanes.put(attempt)

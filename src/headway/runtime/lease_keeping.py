@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from datetime import timedelta
 
+from headway.ports.bus import Delivery
 from headway.ports.clock import Clock
 from headway.ports.documents import Documents
 from headway.runtime.attempt import Attempt
@@ -37,9 +38,13 @@ class LeaseKeeper:
         self._held: dict[int, Attempt] = {}
         self._lock = threading.Lock()
 
-    def token(self, operation: str) -> str:
-        """Name the leases of one operation in this worker."""
-        return f"{self._worker}/{operation}"
+    def token(self, delivery: Delivery, operation: str) -> str:
+        """Name the leases of one delivery in this worker.
+
+        A bus that lost its connection may give an event a second time while it is still in hand.
+        No two deliveries that are in hand have the same id.
+        """
+        return f"{self._worker}/{operation}/{id(delivery):x}"
 
     def keep(self, attempt: Attempt) -> None:
         """Renew the leases of an attempt until it is let go."""

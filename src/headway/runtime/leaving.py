@@ -39,7 +39,8 @@ class Leaving:
             )
             if lifecycle is None or not attempt.documents:
                 continue
-            due = then.due if isinstance(then, Later | Parked) else now
+            # Whatever is parked waits for a probe that may be another event.
+            due = None if isinstance(then, Parked) else then.due if isinstance(then, Later) else now
             key = lifecycle.collection, waits_until(lifecycle, due, now)
             tokens.setdefault(key, {}).update(dict.fromkeys(attempt.documents, attempt.token))
         for (collection, until), its in tokens.items():

@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import TypeVar
 
 from headway.core.backoff import Exponential
+from headway.core.catalogue import EVERYTHING
 from headway.core.failure import words
 from headway.core.secrets import hidden
 from headway.ports.chance import Chance
@@ -49,7 +50,7 @@ class Persistent:
                         hidden(words(error)),
                         # The same traceback again and again helps nobody, and that nobody is at the
                         # other end needs none.
-                        exc_info=tries == 1 and not isinstance(error, ConnectionError),
+                        exc_info=tries == 1 and not _is_away(error),
                     )
                 # A quarter of chance keeps workers apart; the waits grow from one to the next.
                 await self._clock.wait(_PAUSES.delay(tries, (3 + self._chance.draw()) / 4))
@@ -59,3 +60,7 @@ class Persistent:
                         "The engine answers again: it did %s after %d tries", what, tries + 1
                     )
                 return answer
+
+
+def _is_away(error: Exception) -> bool:
+    return EVERYTHING.classify(error).error_type == "CONNECTION_ERROR"

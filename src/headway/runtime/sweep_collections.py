@@ -4,6 +4,8 @@ import logging
 from collections.abc import Callable, Collection
 
 from headway.core.facts import Fact
+from headway.core.failure import words
+from headway.core.secrets import hidden
 from headway.core.sweep_facts import (
     CollectionFailed,
     CollectionLeftAlone,
@@ -78,7 +80,10 @@ class Collections:
                 await self._probe(target, run, probes, stopping)
         except Exception as error:  # noqa: BLE001 (one bad collection does not end the run)
             run.errors[type(error).__name__] += 1
-            self._tell(CollectionFailed(collection=target.collection, error=error))
+            run.broken_by = said(error)
+            self._tell(
+                CollectionFailed(collection=target.collection, error=error, claims=run.claims)
+            )
         return run.swept(await self.tally(target))
 
     async def _prepare(self, target: Target) -> None:
@@ -104,7 +109,7 @@ class Collections:
     async def _probe(
         self, target: Target, run: CollectionRun, probes: int, stopping: Stopping
     ) -> None:
-        """Send no more than a probe; what has had all its attempts is given up all the same."""
+        """Send no more than a probe; what has failed for the last time is given up all the same."""
         try:
             await self._walk(target, run, Room(probes, Skip.DOWN), stopping)
         finally:
@@ -160,3 +165,8 @@ class Collections:
         except Exception as error:  # noqa: BLE001 (unknown, and never 0)
             _LOG.debug("What is stuck in %s is unknown: %s", target.collection, error)
             return None
+
+
+def said(error: Exception) -> str:
+    """Write an error for whoever reads what became of a run."""
+    return f"{type(error).__name__}: {hidden(words(error))}"

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import assert_never
 
 from headway.core.document import LEASE_TOKEN, LEASE_UNTIL, moment
+from headway.core.lifecycle import Lifecycle, State
 from headway.core.sweep import GiveUp, Leave, Requeue, Why, judge
 from headway.core.sweep_totals import Skip
 from headway.core.writes import ID, Document
@@ -45,6 +46,15 @@ class Page:
     @property
     def skips(self) -> Counter[Skip]:
         return Counter({why: len(ids) for why, ids in self.skipped.items()})
+
+    def spare(self, lifecycle: Lifecycle) -> None:
+        """Give up only what failed: while what they depend on is down, events may be parked."""
+        exhausted, self.exhausted = self.exhausted, []
+        for each in exhausted:
+            if lifecycle.state(each) is State.FAILED:
+                self.exhausted.append(each)
+            else:
+                self.skipped.setdefault(Skip.DOWN, []).append(str(each[ID]))
 
 
 class Pages:

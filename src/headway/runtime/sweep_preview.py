@@ -16,6 +16,7 @@ from headway.runtime.down_notes import DOWN
 from headway.runtime.sweep_caps import Caps
 from headway.runtime.sweep_doubts import doubt
 from headway.runtime.sweep_making import make
+from headway.runtime.sweep_names import misnamed
 from headway.runtime.sweep_pages import Page, Pages
 from headway.runtime.sweep_pauses import Pauses
 from headway.runtime.sweep_targets import Target
@@ -54,6 +55,8 @@ class Preview:
     skipped: dict[Skip, Listed] = field(default_factory=dict)
     errors: dict[str, Listed] = field(default_factory=dict)
     """No event can be made of these; by the name of the exception."""
+    near: str | None = None
+    """One of a similar name that has documents, where this collection has none at all."""
 
     @property
     def stuck(self) -> int:
@@ -66,6 +69,8 @@ class Preview:
         return self.beyond is Skip.DOWN
 
     def take(self, page: Page, target: Target, clock: Clock) -> None:
+        if self.is_down:
+            page.spare(target.rule.lifecycle)
         due = deque(page.due)
         while due and self.requeue.count < self.limit:
             made = make(target, due, self.limit - self.requeue.count, clock)
@@ -89,7 +94,11 @@ async def preview(
 ) -> list[Preview]:
     """Look at every collection as a sweep does."""
     down = await sweeping.leases.held(DOWN)
-    return [await _look(target, down, sweeping, settings, clock) for target in targets]
+    near = await misnamed(targets, sweeping.desk)
+    found = [await _look(target, down, sweeping, settings, clock) for target in targets]
+    for each in found:
+        each.near = near.get(each.collection)
+    return found
 
 
 async def _look(

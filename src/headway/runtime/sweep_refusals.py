@@ -1,17 +1,18 @@
-"""Change many documents at once; of those that a store refuses, find out which they are.
+"""Documents that cannot be swept: find out which they are, leave them out, and name them.
 
 A validator, a unique index, a trigger or a limit of size is about one document, and the store
 answers for all that it was asked for together. So what failed is asked for again by halves, down to
-the one whose fault it is. That one is left out, and the others are changed.
+the one whose fault it is. That one is left out, and the others are changed. Of what a bus refuses,
+its sender finds out the same.
 """
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
 from headway.core.catalogue import EVERYTHING
-from headway.core.errors import ConfigurationError
+from headway.core.errors import ConfigurationError, UnsendableError
 from headway.core.failure import words
 from headway.core.secrets import hidden
 from headway.core.sweep_facts import DocumentsRefused
@@ -29,11 +30,12 @@ _LOCKED = frozenset({"OC000_TRANSACTION_CONFLICT", "QUERY_CANCELLED"})
 @dataclass(slots=True)
 class _Kind:
     first_error: str
+    by_bus: bool
     ids: dict[str, None] = field(default_factory=dict)
 
 
 class Refusals:
-    """What a store refused in one run over one collection."""
+    """What was refused in one run over one collection."""
 
     def __init__(self) -> None:
         self._refused = self._locked = 0
@@ -74,15 +76,20 @@ class Refusals:
                 raise
             if len(items) == 1:
                 if not is_locked:
-                    self._take_down(id_of(items[0]), error)
+                    self.take_down(id_of(items[0]), error)
                 return frozenset()
         half = len(items) // 2
         first = await self.change(items[:half], ask, id_of)
         return first | await self.change(items[half:], ask, id_of)
 
-    def _take_down(self, one: str, error: Exception) -> None:
-        kind = self._kinds.setdefault(type(error).__name__, _Kind(hidden(words(error))))
-        kind.ids[one] = None
+    def take_down(self, one: str, error: Exception) -> None:
+        """Note whose fault an error is."""
+        first = _Kind(hidden(words(error)), by_bus=isinstance(error, UnsendableError))
+        self._kinds.setdefault(type(error).__name__, first).ids[one] = None
+
+    def among(self, ids: Iterable[str]) -> int:
+        """Count those of some documents that were refused."""
+        return sum(any(one in kind.ids for kind in self._kinds.values()) for one in ids)
 
     def facts(self, collection: str) -> list[DocumentsRefused]:
         """Say it once for each kind of error: there may be very many of them, in every run."""
@@ -93,6 +100,7 @@ class Refusals:
                 count=len(kind.ids),
                 first_ids=tuple(kind.ids)[:_NAMED],
                 first_error=kind.first_error,
+                by_bus=kind.by_bus,
             )
             for name, kind in self._kinds.items()
         ]

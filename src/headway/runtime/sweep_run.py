@@ -7,24 +7,20 @@ event is sent once more under the same operation, so that it takes effect once.
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import aclosing, suppress
+from collections.abc import Callable, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import timedelta
 
-from headway.core.catalogue import EVERYTHING
 from headway.core.document import ATTEMPT_COUNT, LAST_ATTEMPT_TIME, LAST_ERROR, count
-from headway.core.errors import ConfigurationError
 from headway.core.facts import Fact
-from headway.core.failure import Verdict, words
+from headway.core.failure import words
 from headway.core.lifecycle import Lifecycle
 from headway.core.secrets import hidden
-from headway.core.sweep import SweepRule
 from headway.core.sweep_facts import (
     CollectionSwept,
     DocumentGivenUp,
     DocumentsNotRebuilt,
-    DocumentsRequeued,
 )
 from headway.core.sweep_totals import Skip
 from headway.core.tally import Tally
@@ -37,15 +33,12 @@ from headway.runtime.sweep_making import Unfit, make
 from headway.runtime.sweep_pace import Pace, Stopping
 from headway.runtime.sweep_pages import Page, Pages
 from headway.runtime.sweep_refusals import Refusals
+from headway.runtime.sweep_sending import Dispatch
 from headway.runtime.sweep_targets import Target
-
-_REFUSED_IN_A_ROW = 10
-"""One by one. Then it is not about single events, and the run over this collection ends."""
 
 Tell = Callable[[Fact], None]
 OnPage = Callable[[int], None]
 """Hears how many documents were looked at."""
-_End = Callable[[SweepRule, Sequence[str], str], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +67,6 @@ class CollectionRun:
         self._target = target
         self._rule = target.rule
         self._candidates = candidates
-        self._bus = bus
         self._clock = clock
         self._token = token
         self._claim = claim
@@ -83,13 +75,22 @@ class CollectionRun:
         self._refusals = Refusals()
         self._unfit: Counter[str] = Counter()
         self._first_unfit: dict[str, Unfit] = {}
-        self._refused_in_a_row = 0
-        self._underway: asyncio.Task[None] | None = None
-        self._claimed = 0
-        self.requeued = 0
+        self._dispatch = Dispatch(
+            target.rule, candidates, bus, token=token, refusals=self._refusals, tell=tell
+        )
         self.given_up = 0
         self.skipped: Counter[Skip] = Counter()
         self.errors: Counter[str] = Counter()
+        self.broken_by = ""
+
+    @property
+    def requeued(self) -> int:
+        return self._dispatch.requeued
+
+    @property
+    def claims(self) -> int:
+        """Count the claims that are left behind: nobody knows whether their events were sent."""
+        return self._dispatch.claims
 
     @property
     def held_back(self) -> int:
@@ -103,7 +104,8 @@ class CollectionRun:
             skipped=dict(+self.skipped + Counter({Skip.REFUSED: self._refusals.count})),
             given_up=self.given_up,
             held_back=self.held_back,
-            errors=dict(self.errors + self._refusals.errors),
+            errors=dict(self.errors + self._dispatch.errors + self._refusals.errors),
+            broken_by=self.broken_by,
             tally=tally,
         )
 
@@ -115,22 +117,29 @@ class CollectionRun:
                     if not await self._carry_out(page, room, stopping):
                         return False
                     on_page(page.met)
-            return True
+            return await self._dispatch.arrived(stopping)
+        except asyncio.CancelledError:
+            self._dispatch.break_off()
+            raise
         finally:
-            await self._sent()
-            self._tell_of_unfit()
-            for refused in self._refusals.facts(self._target.collection):
-                self._tell(refused)
+            try:
+                await self._dispatch.arrived(stopping)
+            finally:
+                self._tell_of_unfit()
+                for refused in self._refusals.facts(self._target.collection):
+                    self._tell(refused)
 
     async def _carry_out(self, page: Page, room: Room, stopping: Stopping) -> bool:
         if await stopping():
             return False
+        if room.beyond is Skip.DOWN:
+            page.spare(self._rule.lifecycle)
         self.skipped.update(page.skips)
         if page.exhausted:
             await self._give_up(page.exhausted)
         due = deque(page.due)
         while due:
-            left = room.limit - self._claimed
+            left = await self._left(room, stopping)
             if left <= 0:
                 self.skipped[room.beyond] += len(due)
                 break
@@ -140,34 +149,36 @@ class CollectionRun:
             self._take_down(made.unfit)
             if not await self._pace.wait(len(made.sendings), stopping):
                 return False
-            await self._send(made.sendings)
+            await self._send(made.sendings, stopping)
             if made.is_slow:
                 # What was claimed must not wait for the next ones; and others have their turn.
-                await self._sent()
+                await self._dispatch.arrived(stopping)
                 await self._clock.wait(timedelta())
         return True
 
-    async def _send(self, sendings: Sequence[Sending]) -> None:
+    async def _left(self, room: Room, stopping: Stopping) -> int:
+        """Say how many may still be sent; what is refused on its way makes room for others."""
+        if self._dispatch.taken >= room.limit:
+            await self._dispatch.arrived(stopping)
+        return room.limit - self._dispatch.taken
+
+    async def _send(self, sendings: Sequence[Sending], stopping: Stopping) -> None:
         if not sendings:
             return
-        before = self._refusals.count
         claimed = await self._refusals.change(sendings, self._claim_some, _id_of)
         ours = [each for each in sendings if each.document_id in claimed]
-        refused = self._refusals.count - before
-        self.skipped[Skip.CHANGED] += len(sendings) - len(ours) - refused
-        self._claimed += len(ours)
+        others = [each.document_id for each in sendings if each.document_id not in claimed]
+        self.skipped[Skip.CHANGED] += len(others) - self._refusals.among(others)
+        self._dispatch.claimed(ours)
         try:
-            await self._sent()
+            has_arrived = await self._dispatch.arrived(stopping)
         except Exception:
-            # Of these nothing was sent, so they need not wait until their claims end. Nobody knows
-            # that of those which were claimed before.
-            unsent = [each.document_id for each in ours if not each.requeue.again]
-            with suppress(Exception):  # whatever a driver raises: then they do
-                await self._end(self._candidates.give_back, unsent)
+            await self._dispatch.give_back_unsent(ours)
             raise
-        if ours:
-            # Sent while the next page is read and claimed: the two wait for different servers.
-            self._underway = asyncio.create_task(self._publish(ours))
+        if has_arrived:
+            self._dispatch.send(ours)
+        else:
+            await self._dispatch.give_back_unsent(ours)
 
     async def _claim_some(self, sendings: Sequence[Sending]) -> frozenset[str]:
         claims = [Claim(each.document, each.requeue) for each in sendings]
@@ -175,58 +186,14 @@ class CollectionRun:
             self._rule, claims, self._token, self._clock.now(), self._claim
         )
 
-    async def _end(self, end: _End, ids: Sequence[str]) -> None:
-        """End claims, one way or the other."""
-
-        async def ask(some: Sequence[str]) -> frozenset[str]:
-            await end(self._rule, some, self._token)
-            return frozenset(some)
-
-        if ids:
-            await self._refusals.change(ids, ask, str)
-
-    async def _sent(self) -> None:
-        """Wait until what is on its way has arrived."""
-        underway, self._underway = self._underway, None
-        if underway is not None:
-            try:
-                await underway
-            finally:
-                underway.cancel()  # told to end: whatever is not confirmed is sent again later
-
-    async def _publish(self, sendings: Sequence[Sending]) -> None:
-        ids = [each.document_id for each in sendings]
-        try:
-            await self._bus.publish([each.message for each in sendings])
-        except Exception as error:
-            if not was_refused(error):
-                raise  # perhaps it was stored: the claims stay, and are sent again when they end
-            if len(sendings) > 1 and not isinstance(error, ConfigurationError):
-                for each in sendings:  # whose fault it is comes out one by one
-                    await self._publish([each])
-                return
-            await self._end(self._candidates.give_back, ids)
-            self._refused_in_a_row += 1
-            if isinstance(error, ConfigurationError) or (
-                self._refused_in_a_row >= _REFUSED_IN_A_ROW
-            ):
-                raise
-            self.errors[type(error).__name__] += 1
-            return
-        self._refused_in_a_row = 0
-        await self._end(self._candidates.published, ids)
-        self.requeued += len(ids)
-        self._tell(DocumentsRequeued(collection=self._target.collection, document_ids=tuple(ids)))
-
     async def _give_up(self, documents: Sequence[Document]) -> None:
         async def ask(some: Sequence[Document]) -> frozenset[str]:
             return await self._candidates.give_up(self._rule, some, self._clock.now())
 
-        before = self._refusals.count
         gone = await self._refusals.change(documents, ask, lambda each: str(each[ID]))
-        refused = self._refusals.count - before
+        others = [str(each[ID]) for each in documents if str(each[ID]) not in gone]
         self.given_up += len(gone)
-        self.skipped[Skip.CHANGED] += len(documents) - len(gone) - refused
+        self.skipped[Skip.CHANGED] += len(others) - self._refusals.among(others)
         for document in documents:
             if str(document[ID]) in gone:
                 self._tell(given_up(document, self._rule.lifecycle))
@@ -255,11 +222,6 @@ class CollectionRun:
 
 def _id_of(sending: Sending) -> str:
     return sending.document_id
-
-
-def was_refused(error: Exception) -> bool:
-    """Say whether an error means that nothing was stored, and not merely that nobody knows."""
-    return EVERYTHING.classify(error).verdict is Verdict.PERMANENT
 
 
 def given_up(document: Document, lifecycle: Lifecycle) -> DocumentGivenUp:

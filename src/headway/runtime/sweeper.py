@@ -4,10 +4,14 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta
 
+from headway.core.backoff import Exponential
+from headway.core.catalogue import EVERYTHING
 from headway.core.errors import ConfigurationError
 from headway.core.facts import Fact
+from headway.core.showing import shown
 from headway.core.sweep import SweepRule
 from headway.core.sweep_facts import CollectionFailed, CollectionSwept, SweepEnded
 from headway.core.sweep_settings import SweepSettings
@@ -20,9 +24,10 @@ from headway.runtime.down_notes import DOWN
 from headway.runtime.observers import Observers
 from headway.runtime.service import Service
 from headway.runtime.storeless import needs_store
-from headway.runtime.sweep_collections import Collections, OnProgress
+from headway.runtime.sweep_collections import Collections, OnProgress, said
 from headway.runtime.sweep_counts import Counts, of_collection, of_errors, of_run
 from headway.runtime.sweep_leading import BEAT, Leadership
+from headway.runtime.sweep_names import misnamed
 from headway.runtime.sweep_pace import Stopping
 from headway.runtime.sweep_targets import Target, find_targets
 
@@ -30,6 +35,8 @@ __all__ = ["AfterRun", "OnProgress", "Sweeper"]
 
 AfterRun = Callable[[], Awaitable[None]]
 _LOG = logging.getLogger("headway")
+_SOON = Exponential(base=timedelta(seconds=1), cap=timedelta(minutes=1))
+"""How long a run waits that follows one which met nobody, if they answer again by then."""
 
 
 class Sweeper:
@@ -71,6 +78,11 @@ class Sweeper:
             on_progress=on_progress,
         )
         self._stop = asyncio.Event()
+        self._has_looked = False
+        self._met_nobody = False
+        """The run that goes on, or was the last, met a store or bus that was away."""
+        self._lost_runs = 0
+        """How many in a row did."""
 
     @property
     def rules(self) -> Sequence[SweepRule]:
@@ -117,25 +129,33 @@ class Sweeper:
 
     async def _sweep_once(self, stopping: Stopping) -> SweepEnded:
         began = self._clock.now()
+        self._met_nobody = False
         errors: Counter[str] = Counter()
         swept: list[CollectionSwept] = []
         try:
-            await self._open()
+            if not await self._open():
+                return await self._ended(began, self._untouched(), errors)
+            await self._look_at_names()
             down = await self._sweeping.leases.held(DOWN)
         except ConfigurationError:
             raise  # a person has to mend it
         except Exception as error:  # noqa: BLE001 (whatever a driver raises when nobody answers)
             errors[type(error).__name__] += 1
             self._tell(CollectionFailed(collection="", error=error))
-            swept = await self._not_swept()
+            swept = await self._not_swept(said(error))
         else:
             for target in self.targets:
                 if await stopping():
                     break
                 swept.append(await self._sweep(target, down, stopping, errors))
+            swept += self._untouched()[len(swept) :]
         return await self._ended(began, swept, errors)
 
-    async def _not_swept(self) -> list[CollectionSwept]:
+    def _untouched(self) -> list[CollectionSwept]:
+        """Say of all collections that nobody has looked at them: what is stuck there is unknown."""
+        return [CollectionSwept(collection=target.collection) for target in self.targets]
+
+    async def _not_swept(self, why: str) -> list[CollectionSwept]:
         """Say what is stuck all the same, if it is only the bus that does not answer."""
         swept = []
         is_there = True
@@ -143,13 +163,40 @@ class Sweeper:
             # A store that is away is asked once: to find that out may take it long.
             tally = await self._collections.tally(target) if is_there else None
             is_there = tally is not None
-            swept.append(CollectionSwept(collection=target.collection, tally=tally))
+            swept.append(CollectionSwept(collection=target.collection, broken_by=why, tally=tally))
         return swept
 
-    async def _open(self) -> None:
-        if not self._is_open:
-            await self._engine.open([target.queue for target in self.targets])
-            self._is_open = True
+    async def _open(self) -> bool:
+        """Open the engine; False: told to stop, and it does not answer."""
+        if self._is_open:
+            return True
+        queues = [target.queue for target in self.targets]
+        opening = asyncio.create_task(self._engine.open(queues))
+        stopping = asyncio.create_task(self._stop.wait())
+        try:
+            await asyncio.wait({opening, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            if opening.done():
+                opening.result()
+            self._is_open = opening.done()
+        finally:
+            opening.cancel()
+            stopping.cancel()
+        return self._is_open
+
+    async def _look_at_names(self) -> None:
+        """Warn once of collections whose names may be mistyped: else nobody would ever notice."""
+        if self._has_looked:
+            return
+        self._has_looked = True
+        with suppress(Exception):  # whatever a driver raises: the sweep says what is wrong
+            found = await misnamed(self.targets, self._sweeping.desk)
+            for name, near in found.items():
+                _LOG.warning(
+                    "There is no document in %s, which is to be swept: did you mean %s? Then "
+                    "mend documents= of its handler",
+                    shown(name),
+                    shown(near),
+                )
 
     async def _sweep(
         self, target: Target, down: Collection[str], stopping: Stopping, errors: Counter[str]
@@ -189,9 +236,29 @@ class Sweeper:
         return ended
 
     async def _pause_after(self, ended: SweepEnded) -> None:
-        """Wait until the next run is due: never less than a tenth of the interval."""
+        """Wait until the next run is due: never less than a tenth of the interval.
+
+        One that met nobody is made up for soon, when they answer again.
+        """
         interval = self._settings.interval
-        await self._pause(max(interval - ended.elapsed, interval / 10))
+        due = max(interval - ended.elapsed, interval / 10)
+        if not self._met_nobody:
+            self._lost_runs = 0
+            await self._pause(due)
+            return
+        self._lost_runs += 1
+        pause = min(_SOON.delay(self._lost_runs, 1.0), due)
+        until = self._clock.now() + due
+        await self._pause(pause)
+        while not self._stop.is_set() and self._clock.now() < until and not await self._answers():
+            await self._pause(pause)
+
+    async def _answers(self) -> bool:
+        try:
+            await self._sweeping.leases.held(DOWN)
+        except Exception:  # noqa: BLE001 (whatever a driver raises when nobody answers)
+            return False
+        return True
 
     async def _pause(self, delay: timedelta) -> None:
         waiting = asyncio.create_task(self._clock.wait(delay))
@@ -203,4 +270,7 @@ class Sweeper:
             stopping.cancel()
 
     def _tell(self, fact: Fact) -> None:
+        if isinstance(fact, CollectionFailed):
+            kind = EVERYTHING.classify(fact.error).error_type
+            self._met_nobody = self._met_nobody or kind == "CONNECTION_ERROR"
         self._observer.tell(fact)

@@ -13,12 +13,13 @@ from datetime import datetime
 from hashlib import sha256
 from typing import Any
 
-from headway.core.errors import DocumentNotFoundError, WorkOverError
+from headway.core.errors import DocumentNotFoundError, UnreadableDocumentError, WorkOverError
 from headway.core.event import Event, decode, encode, short_name
 from headway.core.lifecycle import Lifecycle
 from headway.core.routing import checked_name
 from headway.core.storable import copied
 from headway.core.travel import Travel, instant
+from headway.core.unreadable import is_stand_in
 from headway.core.writes import (
     ID,
     Add,
@@ -228,6 +229,8 @@ class Writing:
 
     async def _fetch(self, ids: Sequence[str]) -> dict[str, Document]:
         found = dict(await self._buffer.store.fetch(self._name, ids))
+        if lost := [one for one, document in found.items() if is_stand_in(document)]:
+            raise UnreadableDocumentError(self._name, lost)
         wanted = set(ids)
         for write in self._own():
             if (where := target(write)) in wanted:

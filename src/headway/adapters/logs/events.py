@@ -193,8 +193,10 @@ class EventLines:
         # To operators the count is of retries after the first call, as in RETRY_MAX_ATTEMPTS.
         retries = max(fact.attempts - 1, 0)
         self._error(
-            "Event sent to DLQ after %d attempts (reason: %s)",
-            (retries, fact.reason),
+            # "after 0 attempts" would read as if it had never been tried.
+            f"Event sent to DLQ {'after %d attempts' if retries else 'without a retry'} "
+            "(reason: %s)",
+            (retries, fact.reason) if retries else (fact.reason,),
             {
                 **_fields(fact),
                 **(_of_failure(failure) if failure else {}),

@@ -157,16 +157,19 @@ class SweepLines:
 
     def _refused(self, fact: DocumentsRefused) -> None:
         named = ", ".join(map(shown, fact.first_ids)) + ", ..." * (fact.count > len(fact.first_ids))
+        them = "it" if fact.count == 1 else "them"
         self._log.error(
-            "The store refuses to change %s of %s: %s: %s (%s); the others are swept: mend %s, or "
-            "what refuses %s (a validator, a unique index, a trigger, a limit of size)",
+            "%s %s of %s: %s: %s (%s); the others are swept: mend %s, or %s",
+            "The bus takes no event of" if fact.by_bus else "The store refuses to change",
             _many(fact.count, "document"),
             shown(fact.collection),
             shown(fact.error_type),
             shown(fact.first_error) or "it says no more",
             named,
-            "it" if fact.count == 1 else "them",
-            "it" if fact.count == 1 else "them",
+            them,
+            "have rebuild= make what it takes"
+            if fact.by_bus
+            else f"what refuses {them} (a validator, a unique index, a trigger, a limit of size)",
             extra=_fields(fact)
             | {
                 "error_type": shown(fact.error_type),
@@ -211,16 +214,23 @@ class SweepLines:
         # That nobody is at the other end needs no traceback.
         is_lost = EVERYTHING.classify(error).error_type == "CONNECTION_ERROR"
         traceback = None if is_lost else error
-        # Behind this MongoDB's driver says all that it knows of every server.
-        said = words(error).partition(", Topology Description")[0]
         self._log.error(
-            "The sweep %swas broken off: %s: %s; what it had claimed is sent again by a later one",
-            f"of {shown(fact.collection)} " if fact.collection else "",
+            "The sweep %s: %s: %s; %s",
+            f"of {shown(fact.collection)} was broken off" if fact.collection else "could not begin",
             type(error).__name__,
-            shown(hidden(said)) or "it says no more",
+            shown(hidden(words(error))) or "it says no more",
+            _what_is_left(fact),
             extra=_fields(fact) | {"error_type": type(error).__name__},
             exc_info=traceback,
         )
+
+
+def _what_is_left(fact: CollectionFailed) -> str:
+    if not fact.collection:
+        return "nothing was changed"
+    if fact.claims:
+        return "what it had claimed is sent again by a later one"
+    return "what is left comes in a later one"
 
 
 def _many(count: int, noun: str) -> str:

@@ -11,11 +11,12 @@ import msgspec
 
 from headway.adapters.memory.kept import Held
 from headway.adapters.memory.state import State
-from headway.adapters.memory.views import age, attempted, is_in, is_stuck
+from headway.adapters.memory.views import age, attempted, is_in
 from headway.core.beginning import UNCLAIMED
 from headway.core.document import CLAIM_TOKEN, STATUS, moment, past
 from headway.core.lifecycle import Lifecycle
 from headway.core.lifecycle import State as Stage
+from headway.core.stuck import is_stuck
 from headway.core.sweep import SweepRule, claimed, given_back, given_up, watched
 from headway.core.writes import ID, Document
 from headway.ports.candidates import Claim, Tally, View

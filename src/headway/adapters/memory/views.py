@@ -15,7 +15,7 @@ from headway.core.document import (
     past,
 )
 from headway.core.lifecycle import State
-from headway.core.sweep import FARTHEST_CLAIM, Leave, SweepRule, Why, judge
+from headway.core.sweep import FARTHEST_CLAIM, SweepRule
 from headway.core.writes import Document
 from headway.ports.candidates import View
 
@@ -40,13 +40,6 @@ def is_in(view: View, document: Document, rule: SweepRule, now: datetime) -> boo
             claimed = document.get(CLAIM_TOKEN) is not None
             is_open = state in {State.PENDING, State.FAILED}
             return is_open and claimed and _over(document, CLAIM_UNTIL, now, FARTHEST_CLAIM)
-
-
-def is_stuck(document: Document, rule: SweepRule, now: datetime) -> bool:
-    """Say whether a document counts as stuck."""
-    if judge(document, rule, now) == Leave(Why.YOUNG):
-        return False
-    return any(is_in(view, document, rule, now) for view in (View.FAILED, View.UNMOVED))
 
 
 def attempted(document: Document, now: datetime) -> datetime | None:

@@ -21,6 +21,7 @@ from pymongo.uri_parser import parse_uri
 from headway.adapters.mongodb.naming import DONE, HELD, LEASES, NOTES, checked
 from headway.adapters.mongodb.values import Raw
 from headway.core.errors import ConfigurationError
+from headway.core.failure import words
 from headway.core.secrets import hidden
 
 Collection = AsyncCollection[Raw]
@@ -44,6 +45,8 @@ _USUAL: dict[str, Any] = {
     "connecttimeoutms": 5_000,
     "serverselectiontimeoutms": 5_000,
 }
+_ASKED_ONCE = 1.0
+"""Seconds. Nobody is there, and finding out took long: whoever asks so soon is told the same."""
 _EXISTS = 48
 _REFUSES = frozenset({13, 18, 8000})
 """Unauthorized, AuthenticationFailed, and Atlas's word for both."""
@@ -72,6 +75,7 @@ class Link:
         self._client: AsyncMongoClient[Raw] | None = None
         self._options = {name.lower() for name, _ in parse_qsl(urlsplit(url).query)}
         self._is_fit = False
+        self._away = ""
         self._is_closed = False
         self._known: set[str] = set()
         """Collections that exist."""
@@ -137,6 +141,8 @@ class Link:
             raise RuntimeError(f"the store {hidden(self._url)!r} is closed")
         if self._is_fit:
             return
+        if self._away:
+            raise ConnectionError(self._away)
         try:
             if self._client is None:
                 self._client = self._made()
@@ -146,8 +152,7 @@ class Link:
                 raise
             raise self._refused(hidden(str(error)), "see the options of MongoDB's URLs") from None
         except ConnectionFailure as error:
-            why = hidden(str(error).partition(", Topology Description")[0])
-            raise ConnectionError(f"{hidden(self._url)}: {why}") from error
+            raise ConnectionError(self._took_long(words(error))) from error
         except OperationFailure as error:
             if error.code not in _REFUSES:
                 raise
@@ -155,6 +160,16 @@ class Link:
                 "the server refuses the login", "check user, password and authSource"
             ) from None
         self._is_fit = True
+
+    def _took_long(self, why: str) -> str:
+        """Say that nobody answers; for a moment, whoever else asks hears it at once."""
+        cure = f"is it running, and is {self._name} right?"
+        self._away = f"{hidden(self._url)}: {hidden(why)}; {cure}"
+        asyncio.get_running_loop().call_later(_ASKED_ONCE, self._forget)
+        return self._away
+
+    def _forget(self) -> None:
+        self._away = ""
 
     def _made(self) -> AsyncMongoClient[Raw]:
         if self._url.startswith("mongodb://"):

@@ -8,27 +8,57 @@ from pymongo.errors import OperationFailure
 
 from headway.adapters.mongodb.connecting import Collection
 from headway.adapters.mongodb.values import Raw, milliseconds, view
-from headway.adapters.mongodb.views import BY_STATUS, Look, flag_of, is_in, is_without_index, looks
+from headway.adapters.mongodb.views import (
+    BY_STATUS,
+    HELD,
+    Look,
+    flag_of,
+    is_in,
+    is_without_index,
+    looks,
+    waiting,
+)
 from headway.core.document import (
     ATTEMPT_COUNT,
+    CLAIM_TOKEN,
+    CLAIM_UNTIL,
     FARTHEST_AHEAD,
     LAST_ATTEMPT_TIME,
     LAST_FAILED_AT,
+    LEASE_TOKEN,
+    LEASE_UNTIL,
     STATUS,
     past,
 )
-from headway.core.sweep import Leave, SweepRule, Why, judge
+from headway.core.lifecycle import State
+from headway.core.stuck import is_stuck
+from headway.core.sweep import SweepRule
 from headway.core.writes import ID
 from headway.ports.candidates import Tally, View
 
 _DATED = ("date", "null", "missing")
+_SOMEBODY = "t"
+"""Whose lease or claim it was makes no difference."""
+_FREE = {"$not": HELD}
+_ONCE: Mapping[View, Raw] = {
+    View.FAILED: {},
+    View.UNMOVED: {LEASE_TOKEN: _FREE, CLAIM_TOKEN: _FREE},
+    View.LEASE_OVER: {CLAIM_TOKEN: _FREE},
+    View.CLAIM_OVER: {},
+}
+"""What is asked besides, so that each document is counted in one view: by who holds it, before when
+it last moved."""
+_HOLDS: Mapping[View, tuple[str, str]] = {
+    View.LEASE_OVER: (LEASE_TOKEN, LEASE_UNTIL),
+    View.CLAIM_OVER: (CLAIM_TOKEN, CLAIM_UNTIL),
+}
 _BEGAN, _FAILED = f"${LAST_ATTEMPT_TIME}", f"${LAST_FAILED_AT}"
 
 
 async def tally(collection: Collection, rule: SweepRule, now: datetime) -> Tally:
     """Count a collection."""
     stuck, times = 0, list[datetime]()
-    for each in (View.FAILED, View.UNMOVED):
+    for each in View:
         for look in looks(rule, each, now):
             for row in await _rows(collection, look, _counting(rule, each, now)):
                 count, oldest = _read(row, rule, each, now)
@@ -73,7 +103,13 @@ def _counting(rule: SweepRule, which: View, now: datetime) -> Sequence[Raw]:
         "status": f"${STATUS}", "began": _BEGAN, "created": created, "failed": _FAILED,
         "attempts": f"${ATTEMPT_COUNT}",
     }  # fmt: skip
-    stages: list[Raw] = []
+    stages: list[Raw] = [{"$match": _ONCE[which]}]
+    if which in _HOLDS:
+        until = f"${_HOLDS[which][1]}"
+        types.append(_is(until, *_DATED))
+        read["until"] = until
+    if which is View.CLAIM_OVER:
+        stages.append({"$match": waiting(rule.lifecycle)[0]})
     if which is View.UNMOVED:
         stages.append({"$match": {"$expr": {"$not": [_young(rule, created, now)]}}})
     if flag is not None:
@@ -126,7 +162,12 @@ def _read(row: Raw, rule: SweepRule, which: View, now: datetime) -> tuple[int, S
     }
     if rule.lifecycle.flag is not None:
         document[rule.lifecycle.flag] = held.get("flag")
-    if not is_in(rule, which, document, now) or judge(document, rule, now) == Leave(Why.YOUNG):
+    if which in _HOLDS:
+        token, until = _HOLDS[which]
+        document.update({token: _SOMEBODY, until: held.get("until")})
+    if which is View.CLAIM_OVER and rule.lifecycle.state(document) is not State.PENDING:
+        return 0, []  # what failed is counted there
+    if not is_in(rule, which, document, now) or not is_stuck(document, rule, now):
         return 0, []
     began = past(document[LAST_ATTEMPT_TIME], now)
     known = began or past(document[rule.lifecycle.created], now)

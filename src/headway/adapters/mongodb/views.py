@@ -36,7 +36,7 @@ Keys = tuple[tuple[str, int], ...]
 BY_STATUS: Keys = ((STATUS, 1), (LAST_ATTEMPT_TIME, 1), (ID, 1))
 _BY_LEASE: Keys = ((LEASE_UNTIL, 1),)
 _BY_CLAIM: Keys = ((CLAIM_UNTIL, 1),)
-_HELD = {"$gt": ""}
+HELD = {"$gt": ""}
 """A token that is there."""
 
 
@@ -52,8 +52,8 @@ def indexes(lifecycle: Lifecycle) -> list[IndexModel]:
     """Give the indexes that the views of a collection need."""
     needed = [
         IndexModel(list(BY_STATUS)),
-        IndexModel(list(_BY_LEASE), partialFilterExpression={LEASE_TOKEN: _HELD}),
-        IndexModel(list(_BY_CLAIM), partialFilterExpression={CLAIM_TOKEN: _HELD}),
+        IndexModel(list(_BY_LEASE), partialFilterExpression={LEASE_TOKEN: HELD}),
+        IndexModel(list(_BY_CLAIM), partialFilterExpression={CLAIM_TOKEN: HELD}),
     ]
     flag = flag_of(lifecycle)
     if flag is not None:
@@ -86,15 +86,15 @@ def looks(rule: SweepRule, view: View, now: datetime) -> Sequence[Look]:
         case View.FAILED:
             return _failed(rule.lifecycle)
         case View.UNMOVED:
-            waiting, index = _waiting(rule.lifecycle)
+            pending, index = waiting(rule.lifecycle)
             cutoff, ahead = now - rule.stuck_after, now + FARTHEST_AHEAD
-            return _unless(LAST_ATTEMPT_TIME, waiting, index, after=cutoff, until=ahead)
+            return _unless(LAST_ATTEMPT_TIME, pending, index, after=cutoff, until=ahead)
         case View.LEASE_OVER:
-            leased = {LEASE_TOKEN: _HELD, **_waiting(rule.lifecycle)[0]}
+            leased = {LEASE_TOKEN: HELD, **waiting(rule.lifecycle)[0]}
             farthest = now + _longest_lease(rule) + FARTHEST_AHEAD
             return _unless(LEASE_UNTIL, leased, _BY_LEASE, after=now, until=farthest)
         case View.CLAIM_OVER:
-            claimed = {CLAIM_TOKEN: _HELD}
+            claimed = {CLAIM_TOKEN: HELD}
             farthest = now + FARTHEST_CLAIM
             return _unless(CLAIM_UNTIL, claimed, _BY_CLAIM, after=now, until=farthest)
 
@@ -143,7 +143,7 @@ def _failed(lifecycle: Lifecycle) -> Sequence[Look]:
     return (Look({flag: {"$ne": True}, "$or": [failed, dated]}, None),)
 
 
-def _waiting(lifecycle: Lifecycle) -> tuple[dict[str, Any], Keys]:
+def waiting(lifecycle: Lifecycle) -> tuple[dict[str, Any], Keys]:
     """Say how to find what is pending, and by which index."""
     flag = flag_of(lifecycle)
     if flag is None:

@@ -8,17 +8,11 @@ from headway.adapters.postgres import document_rows
 from headway.adapters.postgres.link import Link
 from headway.adapters.postgres.preparing import prepare
 from headway.adapters.postgres.selecting import AsRead
+from headway.adapters.postgres.tallying import counting, read_tally
 from headway.adapters.postgres.values import documents, jsonb
-from headway.adapters.postgres.views import (
-    TABLE,
-    Question,
-    given_up_id,
-    question,
-    text_of,
-    time_of,
-)
+from headway.adapters.postgres.views import TABLE, Question, question, text_of
 from headway.core.beginning import UNCLAIMED
-from headway.core.document import CLAIM_TOKEN, FARTHEST_AHEAD
+from headway.core.document import CLAIM_TOKEN
 from headway.core.sweep import SweepRule, claimed, given_back, given_up, watched
 from headway.core.writes import ID, Document
 from headway.ports.candidates import Claim, Tally, View
@@ -37,26 +31,6 @@ with free as (
 update {TABLE} there set body = body || $4::jsonb
 from free where there.collection = $1 and there.id = free.id
 """  # noqa: S608 (names of our own)
-_TALLY = """
-select count(*), min(least_known),
-       (select count(*) from {table} where {given_up} is not null)
-from ({stuck}) as stuck
-"""
-_STUCK = """
-select coalesce(
-    case when {key} > '-infinity' and {key} <= $2 then {key} end,
-    case when {created} <= $2 then {created} end
-) as least_known
-from {table} where {condition} and {within} and not {young}
-"""
-_YOUNG = """
-(
-    ({key} = '-infinity' or {key} > $2) and coalesce({created} > $3 and {created} <= $2, false)
-    and not case when jsonb_typeof(body -> 'attemptCount') = 'number'
-        then (body ->> 'attemptCount')::numeric > 0 else false end
-)
-"""
-"""Never attempted, and made only just now ($3): its event may be on its way."""
 
 _Last = tuple[datetime, str]
 
@@ -148,28 +122,6 @@ class PostgresCandidates:
             await self._link.run(work)
 
     async def tally(self, rule: SweepRule, now: datetime) -> Tally:
-        created = time_of(rule.lifecycle.created)
-        stuck = [
-            _STUCK.format(
-                key=asked.key,
-                created=created,
-                table=TABLE,
-                condition=asked.condition,
-                within=within,
-                young=_YOUNG.format(key=asked.key, created=created)
-                if view is View.UNMOVED
-                else "false",
-            )
-            for view in (View.FAILED, View.UNMOVED)
-            for asked in [question(rule, view, now)]
-            for within in asked.ranges
-        ]
-        statement = _TALLY.format(
-            table=TABLE,
-            given_up=given_up_id(rule.lifecycle),
-            stuck=" union all ".join(stuck),
-        )
-        values = now - rule.stuck_after, now + FARTHEST_AHEAD, now - rule.grace
-        (row,) = await self._link.run(lambda c: c.fetch(statement, *values))
-        number, oldest, hopeless = row
-        return Tally(stuck=number, given_up=hopeless, oldest=oldest)
+        statement, values = counting(rule, now)
+        (row,) = await self._link.run(lambda connection: connection.fetch(statement, *values))
+        return read_tally(row)

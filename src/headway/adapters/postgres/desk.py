@@ -10,11 +10,11 @@ import msgspec
 
 from headway.adapters.postgres.link import Link
 from headway.adapters.postgres.selecting import AsRead
-from headway.adapters.postgres.values import documents as read
-from headway.adapters.postgres.values import json_text
+from headway.adapters.postgres.values import document, json_text
 from headway.adapters.postgres.views import TABLE, given_up_id, in_state, quoted, text_of
 from headway.core.document import STATUS, moment
 from headway.core.lifecycle import Lifecycle, State
+from headway.core.unreadable import UNREADABLE, is_stand_in
 from headway.core.writes import ID, Document
 from headway.ports.clock import Clock
 
@@ -33,6 +33,11 @@ with recursive names (name) as (
 select name from names where name is not null
 """
 """From one to the next by their index: most documents are not looked at."""
+_REMOVE_UNREADABLE = f"""
+delete from {TABLE} there using unnest($2::text[], $3::text[]) as was (id, body)
+where there.collection = $1 and there.id = was.id and there.body::text = was.body
+returning there.id
+"""
 _ENTRY = msgspec.json.Decoder(Document)
 _BY_WORDS = frozenset({State.PENDING, State.FAILED, State.GIVEN_UP})
 
@@ -50,9 +55,8 @@ class PostgresDesk:
         statement, after = _page(lifecycle, frozenset(states)), ""
         while states:
             rows = await self._link.fetch(statement, after, page)
-            if found := [
-                each for each in read(rows, lifecycle.collection) if lifecycle.state(each) in states
-            ]:
+            read = [document(one, body) for one, body in rows]
+            if found := [each for each in read if lifecycle.state(each) in states]:
                 yield found
             if len(rows) < page:
                 return
@@ -73,7 +77,17 @@ class PostgresDesk:
     async def remove(self, collection: str, documents: Sequence[Document]) -> frozenset[str]:
         if not documents:
             return frozenset()
-        return await self._link.run(AsRead(collection, (STATUS,), documents).remove)
+        readable = [each for each in documents if not is_stand_in(each)]
+        as_read = AsRead(collection, (STATUS,), readable)
+        others = {each[ID]: each[UNREADABLE] for each in documents if is_stand_in(each)}
+        values = collection, list(others), list(others.values())
+
+        async def work(connection: Any) -> frozenset[str]:
+            removed = await as_read.remove(connection) if readable else frozenset()
+            rows = await connection.fetch(_REMOVE_UNREADABLE, *values) if others else ()
+            return removed | {row[0] for row in rows}
+
+        return await self._link.run(work)
 
     async def move(self, collection: str, documents: Sequence[Document], to: str) -> frozenset[str]:
         if not documents:

@@ -14,6 +14,7 @@ from headway.core.changes import Key
 from headway.core.document import LEASE_TOKEN, LEASE_UNTIL, WAITING
 from headway.core.errors import UnstorableError
 from headway.core.travel import instant
+from headway.core.unreadable import is_stand_in
 from headway.core.writes import Document, matches
 from headway.ports.documents import locked
 
@@ -64,7 +65,7 @@ class PostgresDocuments:
         while len(found) < limit and findable(collection):
             rows = await self._link.fetch(statement, collection, after, at_once, *values)
             every = (document(one, body) for one, body in rows)
-            found += [each for each in every if matches(each, where)]
+            found += [each for each in every if matches(each, where) and not is_stand_in(each)]
             if len(rows) < at_once:
                 break
             after = rows[-1][0]

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 import asyncpg
 
+from headway.adapters.postgres.options import named, options
 from headway.adapters.postgres.refusals import (
     Place,
     is_conflict,
@@ -19,6 +20,7 @@ from headway.adapters.postgres.refusals import (
     is_of_server,
 )
 from headway.adapters.postgres.session import CLEAN, Session
+from headway.adapters.postgres.silence import Silence
 from headway.core.errors import TransactionRolledBackError
 
 T = TypeVar("T")
@@ -30,7 +32,6 @@ _CONNECT_SECONDS = 10.0
 _ANSWER_SECONDS = 30.0
 _IDLE_SECONDS = 120.0
 _TRIES = 20
-_NO_CACHE = "statement_cache_size="
 
 # The server gives up before we do, and then says so. A session whose client is gone without a word
 # must not keep its locks for hours.
@@ -72,10 +73,11 @@ class Link:
         connections: int = CONNECTIONS,
     ) -> None:
         self.place = Place(url)
-        self._dsn, self._cached = _options(self.place)
+        self._dsn, self._cached = options(self.place)
         self._prepare = prepare
         self._connections = connections
         self._pool: Any = None
+        self._silence = Silence()
         self._opening = asyncio.Lock()
 
     async def open(self) -> None:
@@ -198,6 +200,7 @@ class Link:
         return self._pool
 
     async def _made(self) -> Any:
+        self._silence.check()
         pool = None
         try:
             pool = await asyncpg.create_pool(
@@ -209,7 +212,7 @@ class Link:
                 timeout=_CONNECT_SECONDS,
                 command_timeout=_ANSWER_SECONDS,
                 **({} if self._cached else {"statement_cache_size": 0}),
-                **_named(self._dsn),
+                **named(self._dsn),
             )
             if self._prepare is not None:
                 async with pool.acquire() as connection:
@@ -219,14 +222,15 @@ class Link:
                 pool.terminate()
             if not isinstance(error, Exception):
                 raise
-            raise self.place.explained_at_start(error, _CONNECT_SECONDS) from error
+            explained = self.place.explained_at_start(error, _CONNECT_SECONDS)
+            raise self._silence.heard(error, explained) from error
         return pool
 
     async def _acquired(self, pool: Any) -> Any:
         try:
             return await pool.acquire()
         except Exception as error:
-            explained = self.place.explained(error, _CONNECT_SECONDS)
+            explained = self.place.away(error, _CONNECT_SECONDS)
             if explained is error:
                 raise
             raise explained from error
@@ -275,24 +279,3 @@ def is_gone(connection: Any) -> bool:
 def _terminate(connection: Any) -> None:
     with suppress(asyncpg.InterfaceError):  # the pool has taken it back
         connection.terminate()
-
-
-def _options(place: Place) -> tuple[str, bool]:
-    """Take our own option out of the URL: whether statements may be kept in the session."""
-    base, _, query = place.url.partition("?")
-    given = [part for part in query.split("&") if part]
-    ours = [part for part in given if part.startswith(_NO_CACHE)]
-    if any(part != f"{_NO_CACHE}0" for part in ours):
-        raise place.refusal(
-            f"is not accepted: {ours[0]!r} is no option",
-            "statement_cache_size=0 is meant for a pooler that gives each transaction another "
-            "session; leave it out otherwise",
-        )
-    rest = "&".join(part for part in given if part not in ours)
-    return (f"{base}?{rest}" if rest else base), not ours
-
-
-def _named(dsn: str) -> dict[str, Any]:
-    if "application_name=" in dsn:
-        return {}
-    return {"server_settings": {"application_name": "headway"}}

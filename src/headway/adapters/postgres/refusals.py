@@ -42,6 +42,13 @@ class Place:
         said = hidden(" ".join(words(error).split())) or type(error).__name__
         return ConnectionError(f"no connection to {self.shown}: {said}")
 
+    def away(self, error: Exception, within: float) -> Exception:
+        """Likewise for an error met while connecting: then a person may have to start it."""
+        explained = self.explained(error, within)
+        if explained is error:
+            return error
+        return ConnectionError(f"{explained}; is it running, and is HEADWAY_STORE right?")
+
     def explained_at_start(self, error: Exception, within: float) -> Exception:
         """Likewise for what no waiting would cure."""
         if isinstance(error, ConfigurationError):
@@ -53,7 +60,7 @@ class Place:
                 return self.refusal(f"{wrong} ({said})", cure)
         if isinstance(error, ValueError | ssl.SSLCertVerificationError):
             return self.refusal(f"is not accepted: {said}", _FORM)
-        return self.explained(error, within)
+        return self.away(error, within)
 
 
 _FORM = "use postgresql://USER:PASSWORD@HOST:PORT/DATABASE and options that asyncpg knows"

@@ -16,6 +16,7 @@ import msgspec
 
 from headway.core.errors import UnstorableError
 from headway.core.storable import field_with
+from headway.core.unreadable import is_stand_in, stand_in
 from headway.core.writes import ID, Document
 
 _ENCODER = msgspec.json.Encoder()
@@ -63,11 +64,17 @@ def _written_out(found: re.Match[bytes]) -> bytes:
 
 
 def document(one: str, body: str) -> Document:
-    """Read a document that anybody may have written; its id is that of its row."""
+    """Read a document that anybody may have written; its id is that of its row.
+
+    For one that is nested too deeply to be read there is a stand-in, which no write changes.
+    """
     try:
-        read = _DOCUMENT.decode(body)
-    except msgspec.ValidationError:  # numbers that fit into nothing
-        read = json.loads(body, parse_int=_whole)
+        try:
+            read = _DOCUMENT.decode(body)
+        except msgspec.ValidationError:  # numbers that fit into nothing
+            read = json.loads(body, parse_int=_whole)
+    except RecursionError:
+        return stand_in(one, body)
     if read.get(ID) != one:
         read[ID] = one
     return read
@@ -75,18 +82,16 @@ def document(one: str, body: str) -> Document:
 
 def documents(rows: Iterable[tuple[str, str]], collection: str) -> list[Document]:
     """Read the documents of rows. Those that nobody could read are named in the log, no more."""
-    read: list[Document] = []
-    for one, body in rows:
-        try:
-            read.append(document(one, body))
-        except RecursionError:
+    read = [document(one, body) for one, body in rows]
+    for each in read:
+        if is_stand_in(each):
             _LOG.warning(
                 "%s: the document %.200r is left alone, for nobody can read it: it is nested too "
                 "deeply",
                 collection,
-                one,
+                each[ID],
             )
-    return read
+    return [each for each in read if not is_stand_in(each)]
 
 
 def _whole(digits: str) -> int | float:

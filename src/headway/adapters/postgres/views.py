@@ -138,11 +138,16 @@ def question(rule: SweepRule, view: View, now: datetime) -> Question:
             return Question(condition, key, ranges, old, farthest)
         case View.LEASE_OVER:
             lease = max(FARTHEST_CLAIM, rule.lifecycle.lease or timedelta())
-            until, farthest = time_of(LEASE_UNTIL), now + lease + FARTHEST_AHEAD
+            within, farthest = is_over(LEASE_UNTIL), now + lease + FARTHEST_AHEAD
         case View.CLAIM_OVER:
-            until, farthest = time_of(CLAIM_UNTIL), now + FARTHEST_CLAIM
-    running = f"coalesce({until} > $1 and {until} <= $2, false)"
-    return Question(condition, key, (f"not {running}",), now, farthest)
+            within, farthest = is_over(CLAIM_UNTIL), now + FARTHEST_CLAIM
+    return Question(condition, key, (within,), now, farthest)
+
+
+def is_over(until: str, old: str = "$1", farthest: str = "$2") -> str:
+    """Say of a lease or a claim that it has ended, or that nobody knows when it will."""
+    time = time_of(until)
+    return f"not coalesce({time} > {old} and {time} <= {farthest}, false)"
 
 
 _USED = "$1::timestamptz is not null and $2::timestamptz is not null"

@@ -55,6 +55,7 @@ class RabbitBus:
         exchange: str,
         desk: Desk,
         has_store: bool = False,
+        patient: bool = True,
         time_to_come_back: timedelta = timedelta(seconds=10),
         idle: timedelta = timedelta(seconds=5),
         pulse: timedelta = timedelta(seconds=5),
@@ -65,7 +66,7 @@ class RabbitBus:
         self._idle = idle
         token = chance.token()
         self._io = IoThread()
-        self._sender = Sender(self._io, parameters)
+        self._sender = Sender(self._io, parameters, patient=patient)
         self._taker = Taker(
             self._io, parameters, alive=worker_queue(token), redeclare=self._redeclare
         )

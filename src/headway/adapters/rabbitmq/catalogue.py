@@ -103,8 +103,13 @@ def _locked(channel: BlockingChannel) -> Iterator[None]:
         try:
             lock.queue_declare(_LOCK, exclusive=True)
         except ChannelClosedByBroker as error:
-            if not is_refused(error, LOCKED) or time.monotonic() > deadline:
+            if not is_refused(error, LOCKED):
                 raise
+            if time.monotonic() > deadline:
+                raise ConnectionError(
+                    f"another process has held {_LOCK} for {_PATIENCE:g} s: does RabbitMQ take no "
+                    "messages, because its memory or disk alarm is on?"
+                ) from error
             connection.sleep(_LOOK_EVERY)
         else:
             break

@@ -15,6 +15,14 @@ def parameters(url: str, heartbeat: int = HEARTBEAT) -> pika.ConnectionParameter
     return found
 
 
+def full(address: str) -> str:
+    """Say that a broker has a resource alarm."""
+    return (
+        f"RabbitMQ at {address} takes no messages, because its memory or disk alarm is on: free "
+        "memory or disk space there"
+    )
+
+
 def words(error: BaseException) -> str:
     """Say in a few words why a connection failed: pika wraps the reason several times."""
     inner = error

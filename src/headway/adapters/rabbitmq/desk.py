@@ -5,10 +5,12 @@ other ways.
 """
 
 import asyncio
+import copy
 import shlex
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from typing import TypeVar
 
 import pika
@@ -17,12 +19,14 @@ from pika.exceptions import (
     AMQPConnectionError,
     AMQPError,
     ChannelClosedByBroker,
+    ConnectionBlockedTimeout,
     ConnectionClosedByBroker,
     ProbableAccessDeniedError,
     ProbableAuthenticationError,
+    StreamLostError,
 )
 
-from headway.adapters.rabbitmq.connecting import words
+from headway.adapters.rabbitmq.connecting import full, words
 from headway.adapters.rabbitmq.tolerant import TolerantConnection
 from headway.core.errors import ConfigurationError
 
@@ -32,13 +36,18 @@ LOCKED = 405
 DIFFERENT = 406
 _NOT_ALLOWED = 530
 _ACCESS_REFUSED = 403
+_PATIENCE = 10.0
+"""Seconds to wait for a broker that has no memory or disk space left."""
+_FAREWELL = 1.0
+"""Seconds that the last piece of work has to come to its end, when the desk is closed."""
 
 
 class Desk:
     """Runs work on a channel; a failed one takes its channel with it, and no other."""
 
     def __init__(self, parameters: pika.ConnectionParameters) -> None:
-        self._parameters = parameters
+        self._parameters = copy.copy(parameters)
+        self._parameters.blocked_connection_timeout = _PATIENCE
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="headway-rabbitmq-desk")
         self._connection: pika.BlockingConnection | None = None
 
@@ -51,8 +60,19 @@ class Desk:
         return await asyncio.get_running_loop().run_in_executor(self._thread, self._do, work)
 
     async def close(self) -> None:
-        await asyncio.get_running_loop().run_in_executor(self._thread, self._let_go)
+        letting_go = asyncio.get_running_loop().run_in_executor(self._thread, self._let_go)
+        if not (await asyncio.wait({letting_go}, timeout=_FAREWELL))[0]:
+            self._break_off()
+        await letting_go
         self._thread.shutdown()
+
+    def _break_off(self) -> None:
+        """Have the work that waits for the broker fail: whoever asked for it does not wait."""
+        connection = self._connection
+        if connection is not None:
+            inner = connection._impl  # noqa: SLF001 (pika shows no other way, here and below)
+            end = partial(inner._terminate_stream, StreamLostError("let go"))  # noqa: SLF001
+            inner.ioloop.add_callback_threadsafe(end)
 
     def connected(self) -> pika.BlockingConnection:
         """Give the connection; on the desk's own thread."""
@@ -67,6 +87,8 @@ class Desk:
         except ChannelClosedByBroker as error:
             self.refuse_rights(error)
             raise
+        except ConnectionBlockedTimeout as error:
+            raise ConnectionError(full(self.address)) from error
         finally:
             if channel.is_open:
                 with suppress(AMQPError):

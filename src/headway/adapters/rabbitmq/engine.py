@@ -28,16 +28,20 @@ def rabbitmq_parts(
     *,
     exchange: str = EXCHANGE,
     has_store: bool = False,
+    patient: bool = True,
     heartbeat: int = HEARTBEAT,
 ) -> RabbitParts:
     """Give the parts of one worker process; connections are made when they are first needed.
 
     `bus.close` lets go of all of them. `has_store`: there is one beside it; the queues that are
-    declared remember that, for whoever decides about their letters without one.
+    declared remember that, for whoever decides about their letters without one. `patient`: what is
+    published waits for a broker that has no memory or disk space left, however long it takes.
     """
     how = parameters(url, heartbeat)
     desk = Desk(how)
-    bus = RabbitBus(how, clock, chance, exchange=exchange, desk=desk, has_store=has_store)
+    bus = RabbitBus(
+        how, clock, chance, exchange=exchange, desk=desk, has_store=has_store, patient=patient
+    )
     letters = RabbitLetters(how, desk, clock, send=bus.send, publish=bus.publish)
     bus.before_close = letters.close
     return RabbitParts(bus=bus, letters=letters, places=RabbitPlaces(desk, letters))

@@ -32,6 +32,7 @@ class Link:
         purpose: What the log calls it.
         opened: Called with every new channel.
         lost: Called with the reason when a channel that was opened is gone.
+        unblocked: Called when the broker takes messages again.
     """
 
     def __init__(
@@ -42,20 +43,26 @@ class Link:
         purpose: str,
         opened: Callable[[Channel], None],
         lost: Callable[[Exception], None],
+        unblocked: Callable[[], None] = lambda: None,
     ) -> None:
         self._io = io
         self._parameters = parameters
         self._purpose = purpose
         self._opened = opened
         self._lost = lost
+        self._unblocked = unblocked
         self._connection: Connection | None = None
         self._channel: Channel | None = None
         self._pause = _FIRST_PAUSE
         self._opened_at = 0.0
         self._gone_since: float | None = None
         self._closing: Callable[[], None] | None = None
-        self.blocked = False
-        """The broker has no memory or disk left, and takes nothing."""
+        self.blocked_since: float | None = None
+        """Since when the broker has no memory or disk left, and takes nothing."""
+
+    @property
+    def blocked(self) -> bool:
+        return self.blocked_since is not None
 
     @property
     def address(self) -> str:
@@ -143,7 +150,7 @@ class Link:
         if self._channel is not None:
             self._channel = None
             self._lost(reason)
-        self.blocked = False
+        self.blocked_since = None
         self._connection = None
         if self._closing is not None:
             self._closing()
@@ -168,7 +175,7 @@ class Link:
         return pause
 
     def _block(self, _connection: object, method: pika.frame.Method) -> None:
-        self.blocked = True
+        self.blocked_since = self.blocked_since or time.monotonic()
         _LOG.error(
             "RabbitMQ at %s takes no messages (%s): free memory or disk space there; what has to "
             "be published waits, and nothing is lost",
@@ -177,5 +184,6 @@ class Link:
         )
 
     def _unblock(self, _connection: object, _method: object) -> None:
-        self.blocked = False
+        self.blocked_since = None
         _LOG.warning("RabbitMQ at %s takes messages again", self.address)
+        self._unblocked()

@@ -10,6 +10,8 @@ from itertools import takewhile
 import pika
 from pika.channel import Channel
 
+from headway.adapters.rabbitmq.batches import Batch, Item, late
+from headway.adapters.rabbitmq.connecting import full
 from headway.adapters.rabbitmq.frames import UnwritableError, frames_of
 from headway.adapters.rabbitmq.io import IoThread
 from headway.adapters.rabbitmq.link import Link
@@ -19,14 +21,14 @@ from headway.adapters.rabbitmq.refusing import (
     is_about_the_exchange,
     largest_body,
 )
-from headway.core.errors import UnsendableError
+from headway.core.errors import BrokerFullError, UnsendableError
 
 WINDOW = 1_000
 """Messages that may be on their way unconfirmed; after a lost connection so many are sent again."""
 _PATIENCE = 10.0
-"""Seconds that a caller waits for a connection, before publishing is given up."""
+"""Seconds that a caller waits for a connection, before publishing is given up; and for a broker
+without memory, where that is not waited for however long it takes."""
 _LOOK_EVERY = 1.0
-_FORGIVEN = 3
 _LONGEST_REASON = 300
 
 
@@ -34,62 +36,33 @@ class NotPublishedError(ConnectionError):
     """The broker was away, or refused: whether anything was stored is not known."""
 
 
-class _Batch:
-    """Messages that one caller waits for."""
-
-    __slots__ = ("error", "future", "left", "loop", "losses", "routed", "waits_since", "withdrawn")
-
-    def __init__(self, count: int) -> None:
-        self.loop = asyncio.get_running_loop()
-        self.future: asyncio.Future[list[bool]] = self.loop.create_future()
-        self.left = count
-        self.routed = [True] * count
-        self.error: Exception | None = None
-        self.withdrawn = False
-        self.losses = 0
-        self.waits_since = time.monotonic()
-
-    def lost(self) -> None:
-        """Its connection is gone; whoever has lost several does not wait anew for each."""
-        self.losses += 1
-        if self.losses <= _FORGIVEN:
-            self.waits_since = time.monotonic()
-
-    def one_less(self) -> None:
-        self.left -= 1
-        if not self.left:
-            self.loop.call_soon_threadsafe(self._answer)
-
-    def fail(self, error: Exception) -> None:
-        self.withdrawn = True
-        self.error = error
-        self.loop.call_soon_threadsafe(self._answer)
-
-    def _answer(self) -> None:
-        if self.future.done():
-            return
-        if self.error is not None:
-            self.future.set_exception(self.error)
-        else:
-            self.future.set_result(self.routed)
-
-
-_Item = tuple[_Batch, int, Outgoing]
-
-
 class Sender:
-    """Publishes over a connection of its own."""
+    """Publishes over a connection of its own.
 
-    def __init__(self, io: IoThread, parameters: pika.ConnectionParameters) -> None:
+    Args:
+        io: Where it runs.
+        parameters: Of the connection.
+        patient: Wait for a broker that has no memory or disk space left, however long it takes.
+    """
+
+    def __init__(
+        self, io: IoThread, parameters: pika.ConnectionParameters, *, patient: bool = True
+    ) -> None:
         self._io = io
+        self._patient = patient
         self._link = Link(
-            io, parameters, purpose="publishing", opened=self._opened, lost=self._lost
+            io,
+            parameters,
+            purpose="publishing",
+            opened=self._opened,
+            lost=self._lost,
+            unblocked=self._pump,
         )
         self._started = False
         self._channel: Channel | None = None
         self._next_tag = 1
-        self._waiting: deque[_Item] = deque()
-        self._unconfirmed: dict[int, _Item] = {}
+        self._waiting: deque[Item] = deque()
+        self._unconfirmed: dict[int, Item] = {}
         self._alone = 0
         """So many are sent one at a time: the broker refused one of them, and did not say which."""
         self._frame = 0
@@ -105,7 +78,7 @@ class Sender:
         """Publish, and wait until all are stored; for each, say whether any queue took it."""
         if not messages:
             return []
-        batch = _Batch(len(messages))
+        batch = Batch(len(messages))
         self._io.call(partial(self._put, batch, messages))
         try:
             return await batch.future
@@ -122,22 +95,22 @@ class Sender:
 
     # On the I/O thread
 
-    def _put(self, batch: _Batch, messages: Sequence[Outgoing]) -> None:
+    def _put(self, batch: Batch, messages: Sequence[Outgoing]) -> None:
         if not self._started:
             self._started = True
             self._link.connect()
-            self._watch()
+        self._watch()
         self._waiting.extend([(batch, index, one) for index, one in enumerate(messages)])
         self._pump()
 
-    def _withdraw(self, batch: _Batch) -> None:
+    def _withdraw(self, batch: Batch) -> None:
         batch.withdrawn = True
         self._waiting = deque(item for item in self._waiting if item[0] is not batch)
 
     def _pump(self) -> None:
         channel, unconfirmed = self._channel, self._unconfirmed
-        if channel is None or not channel.is_open:
-            return
+        if channel is None or not channel.is_open or self._link.blocked:
+            return  # what is not written while the broker takes nothing can be withdrawn
         written: list[bytes] = []
         while self._waiting and len(unconfirmed) < (1 if self._alone else WINDOW):
             item = self._waiting.popleft()
@@ -148,6 +121,7 @@ class Sender:
                 continue
             # Before it is sent: if the connection is lost over it, it is sent again.
             unconfirmed[self._next_tag] = item
+            item[0].is_sent = True
             self._next_tag += 1
         channel.connection.write(written)
 
@@ -157,7 +131,7 @@ class Sender:
             raise UnwritableError(f"it has {size} bytes, and the broker takes at most {largest}")
         return frames_of(message, channel, self._frame)
 
-    def _refuse(self, item: _Item, why: str) -> None:
+    def _refuse(self, item: Item, why: str) -> None:
         """Fail a batch for good: one of its messages can never be sent."""
         if self._alone:
             self._alone -= 1
@@ -170,7 +144,7 @@ class Sender:
             ),
         )
 
-    def _fail(self, batches: Sequence[_Batch], error: Exception) -> None:
+    def _fail(self, batches: Sequence[Batch], error: Exception) -> None:
         for batch in batches:
             batch.fail(error)
         self._waiting = deque(item for item in self._waiting if not item[0].withdrawn)
@@ -200,7 +174,7 @@ class Sender:
         self._waiting.extendleft(reversed(again))
         self._watch()
 
-    def _blame(self, item: _Item, reason: Exception) -> None:
+    def _blame(self, item: Item, reason: Exception) -> None:
         """It was on its way alone when the broker closed the channel because of a message."""
         if not is_about_the_exchange(reason):
             self._refuse(item, str(reason))
@@ -219,21 +193,31 @@ class Sender:
             self._timer = self._io.later(_LOOK_EVERY, self._give_up)
 
     def _give_up(self) -> None:
-        """Tell those who have waited long enough for a connection."""
+        """Tell those who have waited long enough, for a connection or for a full broker."""
         self._timer = None
-        if self._channel is not None:
-            if self._waiting or self._unconfirmed:
-                self._watch()
-            return
         since = time.monotonic() - _PATIENCE
-        late = {id(item[0]): item[0] for item in self._waiting if item[0].waits_since < since}
-        if late:
+        if self._channel is None:
             error = NotPublishedError(
                 f"RabbitMQ at {self._link.address} is away: not published; is it running, and is "
                 "HEADWAY_BUS, or RABBITMQ_HOST, right?"
             )
-            self._fail(list(late.values()), error)
-        self._watch()
+            self._fail(late(self._waiting, since), error)
+        elif not self._patient and (self._link.blocked_since or since) < since:
+            self._fail_blocked(since)
+        if self._channel is None or self._waiting or self._unconfirmed:
+            self._watch()
+
+    def _fail_blocked(self, since: float) -> None:
+        what = full(self._link.address)
+        batches = late([*self._waiting, *self._unconfirmed.values()], since)
+        self._fail(
+            [batch for batch in batches if not batch.is_sent],
+            BrokerFullError(f"{what}; nothing was published"),
+        )
+        self._fail(
+            [batch for batch in batches if batch.is_sent],
+            NotPublishedError(f"{what}; nobody knows whether what was sent before is stored"),
+        )
 
     def _confirmed(self, frame: pika.frame.Method) -> None:
         method = frame.method

@@ -11,13 +11,14 @@ import msgspec
 
 from headway.adapters.sqlite.reader import Readers
 from headway.adapters.sqlite.rows import seconds
-from headway.adapters.sqlite.selecting import as_read, put, read_row
+from headway.adapters.sqlite.selecting import as_read, fetch_rows, put, shown_row
 from headway.adapters.sqlite.statements import as_json
 from headway.adapters.sqlite.stuck import Expressions, literal
 from headway.adapters.sqlite.writer import Writer
 from headway.core.document import STATUS, moment
 from headway.core.lifecycle import Lifecycle, State
-from headway.core.writes import Document
+from headway.core.unreadable import is_stand_in
+from headway.core.writes import ID, Document
 from headway.ports.clock import Clock
 
 _AMONG = "collection = ? and id in (select value from json_each(?))"
@@ -53,8 +54,8 @@ class SqliteDesk:
         statement, after = _page(lifecycle, states), ""
         while True:
             rows = await self._rows(statement, (lifecycle.collection, after, page))
-            read = [read_row(one, body) for one, body in rows]
-            documents = [each for each in read if each and lifecycle.state(each) in states]
+            read = [shown_row(one, body) for one, body in rows]
+            documents = [each for each in read if lifecycle.state(each) in states]
             if documents:
                 yield documents
             if len(rows) < page:
@@ -79,7 +80,9 @@ class SqliteDesk:
 
     async def remove(self, collection: str, documents: Sequence[Document]) -> frozenset[str]:
         def work(connection: sqlite3.Connection) -> frozenset[str]:
-            ours = list(as_read(connection, collection, documents, (STATUS,)))
+            readable = [each for each in documents if not is_stand_in(each)]
+            ours = list(as_read(connection, collection, readable, (STATUS,)))
+            ours += _still_unreadable(connection, collection, documents)
             connection.execute(_REMOVE, (collection, as_json(ours)))
             return frozenset(ours)
 
@@ -102,6 +105,15 @@ class SqliteDesk:
     async def notes(self, limit: int, before: datetime | None = None) -> Sequence[Document]:
         latest = float("inf") if before is None else seconds(before)
         return [_ENTRY.decode(body) for (body,) in await self._rows(_NOTES, (latest, limit))]
+
+
+def _still_unreadable(
+    connection: sqlite3.Connection, collection: str, documents: Sequence[Document]
+) -> list[str]:
+    """Name what nobody can read, where it is word for word what was found before."""
+    found = {each[ID]: each for each in documents if is_stand_in(each)}
+    rows = fetch_rows(connection, collection, list(found))
+    return [one for one, body in rows if shown_row(one, body) == found[one]]
 
 
 def _page(lifecycle: Lifecycle, states: Sequence[State]) -> str:

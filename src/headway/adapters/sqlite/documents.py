@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from headway.adapters.sqlite.reader import Readers
-from headway.adapters.sqlite.selecting import OVER, PUT, read_row
+from headway.adapters.sqlite.selecting import OVER, PUT, fetch_rows, read_row, shown_row
 from headway.adapters.sqlite.statements import as_json, insert
 from headway.adapters.sqlite.writer import Writer
 from headway.core.beginning import Beginning, Begun, How, begun_together
@@ -19,7 +19,9 @@ from headway.core.travel import instant
 from headway.core.writes import Document, Write, matches
 
 _FETCH = """
-select '[' || coalesce(group_concat('[' || json_quote(id) || ',' || body || ']', ','), '') || ']'
+select '[' || coalesce(group_concat(
+    '[' || json_quote(id) || ',' || case typeof(body) when 'text' then body else 'null' end || ']'
+, ','), '') || ']'
 from headway_documents where collection = ? and id in (select value from json_each(?))
 """
 _FETCHED = msgspec.json.Decoder(list[tuple[str, Document]])
@@ -76,8 +78,14 @@ def store(connection: sqlite3.Connection, changes: Changes) -> None:
 def _fetch(
     connection: sqlite3.Connection, collection: str, ids: Sequence[str]
 ) -> dict[str, Document]:
+    """Give what is there; for what nobody can read, a stand-in, which no write changes."""
     found = connection.execute(_FETCH, (collection, as_json(ids))).fetchone()[0]
-    return dict(_FETCHED.decode(found))
+    try:
+        return dict(_FETCHED.decode(found))
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        # One of them is no document: which, comes out row by row.
+        rows = fetch_rows(connection, collection, ids)
+        return {one: shown_row(one, body) for one, body in rows}
 
 
 def _begin(connection: sqlite3.Connection, beginning: Beginning) -> dict[str, Begun]:

@@ -1,12 +1,13 @@
 """Rows that hold documents, and those among them that are still as somebody read them."""
 
 import sqlite3
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from headway.adapters.sqlite.statements import as_json, insert
+from headway.core.unreadable import stand_in
 from headway.core.writes import ID, Document
 
 _AT_ONCE = 5_000
@@ -30,18 +31,29 @@ def read_row(one: str, body: Any) -> Document | None:
     return document if document.get(ID) == one else {**document, ID: one}
 
 
+def shown_row(one: str, body: Any) -> Document:
+    """Read a document, or give a stand-in for what is none."""
+    document = read_row(one, body)
+    if document is not None:
+        return document
+    return stand_in(one, body if isinstance(body, str | bytes) else str(body))
+
+
+def fetch_rows(
+    connection: sqlite3.Connection, collection: str, ids: Sequence[str]
+) -> Iterator[tuple[str, Any]]:
+    """Give the rows that are there, whatever they hold."""
+    for start in range(0, len(ids), _AT_ONCE):
+        wanted = as_json(ids[start : start + _AT_ONCE])
+        yield from connection.execute(_FETCH, (collection, wanted)).fetchall()
+
+
 def fetch(
     connection: sqlite3.Connection, collection: str, ids: Sequence[str]
 ) -> dict[str, Document]:
     """Give the documents that are there and can be read."""
-    found: dict[str, Document] = {}
-    for start in range(0, len(ids), _AT_ONCE):
-        wanted = as_json(ids[start : start + _AT_ONCE])
-        for one, body in connection.execute(_FETCH, (collection, wanted)).fetchall():
-            document = read_row(one, body)
-            if document is not None:
-                found[one] = document
-    return found
+    read = ((one, read_row(one, body)) for one, body in fetch_rows(connection, collection, ids))
+    return {one: document for one, document in read if document is not None}
 
 
 def as_read(

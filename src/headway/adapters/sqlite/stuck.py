@@ -5,8 +5,9 @@ that sort as the documents do: a time of fixed width, a space, and the id; where
 a dash, which sorts first. So one comparison is both the limit of a view and the place where the
 last page ended.
 
-Anybody may write into the table. A body that is not a JSON object is in no index, and nothing that
-a document holds can make an expression fail: then the row could not even be stored.
+Anybody may write into the table. A body that is not a JSON object is in the first index as what
+nobody can read, and in no view. Nothing that a document holds can make an expression fail: then the
+row could not even be stored.
 """
 
 from collections.abc import Mapping, Sequence
@@ -36,6 +37,8 @@ AFTER_ID = "!"
 """Sorts behind the space: with it a time is behind all keys of that time."""
 _TIME_WIDTH = len("2000-01-01 00:00:00.000")
 UNDATED = f"{_NO_TIME}{AFTER_ID}"
+UNREADABLE = "unreadable"
+"""The stage of a row that holds no JSON object."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +70,8 @@ class Expressions:
         stage = _stage(lifecycle)
         leased = f"{stage} = '{State.PENDING}'"
         claimed = f"{stage} in ('{State.PENDING}', '{State.FAILED}')"
-        self.stage = self._of_ours(f"else {stage}")
-        """pending, failed or failed_max_retries; null: it is processed, or none of ours."""
+        self.stage = self._of_ours(f"else {stage}", unreadable=f"'{UNREADABLE}'")
+        """pending, failed, failed_max_retries or unreadable; null: processed, or none of ours."""
         self.attempted = self._of_ours(f"else {_key(_time(LAST_ATTEMPT_TIME))}")
         self.lease = self._of_ours(_held(LEASE_TOKEN, LEASE_UNTIL, leased))
         self.claim = self._of_ours(_held(CLAIM_TOKEN, CLAIM_UNTIL, claimed))
@@ -77,13 +80,13 @@ class Expressions:
         is_number = f"json_type(body, {_path(ATTEMPT_COUNT)}) in ('integer', 'real')"
         self.attempts = self._of_ours(f"when {is_number} then {_value(ATTEMPT_COUNT)}")
 
-    def _of_ours(self, then: str) -> str:
+    def _of_ours(self, then: str, unreadable: str = "null") -> str:
         """Ask something only of what is in the collection, and can be asked. In this order."""
         return (
             f"case when collection <> {self._collection} then null "
-            "when typeof(body) <> 'text' then null "
-            "when not json_valid(body) then null "
-            f"when json_type(body) <> 'object' then null {then} end"
+            f"when typeof(body) <> 'text' then {unreadable} "
+            f"when not json_valid(body) then {unreadable} "
+            f"when json_type(body) <> 'object' then {unreadable} {then} end"
         )
 
     def indexes(self) -> Mapping[str, str]:
@@ -137,6 +140,12 @@ def question(rule: SweepRule, view: View, now: datetime) -> Question:
             return Question("true", sql.lease, ranges)
         case View.CLAIM_OVER:
             return Question("true", sql.claim, outside(now, now + FARTHEST_CLAIM))
+
+
+def unreadable(lifecycle: Lifecycle) -> str:
+    """Ask how many rows hold no JSON object, and for the id of the first."""
+    stage = Expressions(lifecycle).stage
+    return f"select count(*), min(id) from headway_documents where {stage} = '{UNREADABLE}'"  # noqa: S608 (literals are quoted)
 
 
 def outside(limit: datetime, farthest: datetime) -> Sequence[Range]:

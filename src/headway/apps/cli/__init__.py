@@ -2,13 +2,15 @@
 
 import sys
 
+from headway.apps.cli.stopping import nothing_begun
 from headway.core.extras import cure
 
 
 def main() -> None:
     """Run the command line, or say what is missing for it."""
     try:
-        from headway.apps.cli.commands import run  # noqa: PLC0415 (its packages may be missing)
+        with nothing_begun():
+            from headway.apps.cli.commands import run  # noqa: PLC0415 (packages may be missing)
     except ModuleNotFoundError as missing:
         if missing.name is None or missing.name.startswith("headway"):
             raise

@@ -17,8 +17,10 @@ from headway.assembly.settings import (
     sweep_settings,
 )
 from headway.core.engine_url import AmqpUrl, SqliteUrl
+from headway.core.lifecycle import ATTEMPTS
 from headway.core.policy import RETRY_SETTINGS, RetryConfig
 from headway.core.secrets import hidden
+from headway.core.sweep_settings import SweepSettings, setting_of
 from headway.systems.ledger.settings import LedgerSettings
 from headway.systems.uptime.settings import UptimeSettings
 
@@ -35,6 +37,7 @@ def show(
     as_json: Annotated[bool, typer.Option("--json", help="One object, for machines.")] = False,
 ) -> None:
     """Show every setting with the value in force; passwords are hidden."""
+    _refuse_misspelt_attempts(sweep_settings())
     settings = (
         _engine()
         | _retry(retry_config())
@@ -48,6 +51,15 @@ def show(
     width = max(map(len, settings))
     for name, value in settings.items():
         typer.echo(f"{name:<{width}}  {value}")
+
+
+def _refuse_misspelt_attempts(settings: SweepSettings) -> None:
+    """Refuse what a sweep would; which collections there are, only services can tell."""
+    if set(settings.max_attempts) <= set(map(setting_of, ATTEMPTS)):
+        return
+    from headway.apps.cli.lifecycles import rules_of  # noqa: PLC0415 (it loads what it needs)
+
+    rules_of(())
 
 
 def _engine() -> dict[str, str]:

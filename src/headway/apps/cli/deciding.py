@@ -6,6 +6,7 @@ from functools import partial
 
 import typer
 
+from headway.apps.cli.asking import confirmed
 from headway.apps.cli.codes import CANNOT_GO_ON, NOT_AS_PROMISED
 from headway.apps.cli.engines import on_engine
 from headway.apps.cli.operator import failed_queues
@@ -105,7 +106,7 @@ def _ask(meant: Report) -> None:
             err=True,
         )
         raise typer.Exit(CANNOT_GO_ON)
-    if not typer.confirm(f"Remove {words} for good?", err=True):
+    if not confirmed(f"Remove {words} for good?"):
         typer.echo("Nothing was removed.", err=True)
         raise typer.Exit(NOT_AS_PROMISED)
 

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from headway.apps.cli.options import BusOption, DryRunOption, JsonOption, YesOption
+from headway.apps.cli.stopping import nothing_begun
 from headway.core.decision import Decision
 
 app = typer.Typer(help="Documents: what is stuck or was given up.", no_args_is_help=True)
@@ -65,7 +66,8 @@ def stuck(
     as_json: JsonOption = False,
 ) -> None:
     """Show what is stuck, what was given up, and what a sweep would do; nothing is changed."""
-    from headway.apps.cli.documents_looking import show_stuck  # noqa: PLC0415 (a fast start)
+    with nothing_begun():
+        from headway.apps.cli.documents_looking import show_stuck  # noqa: PLC0415 (a fast start)
 
     show_stuck(bus, collection, service or (), limit=limit, machine=as_json)
 
@@ -87,7 +89,8 @@ def reset(  # noqa: PLR0917 (typer gives them by name)
 
     Of those without an ID, the ones that were given up; --status failed for those that failed.
     """
-    from headway.apps.cli.documents_deciding import Order, decide  # noqa: PLC0415 (a fast start)
+    with nothing_begun():
+        from headway.apps.cli.documents_deciding import Order, decide  # noqa: PLC0415 (a fast start)
 
     order = Order(
         decision=Decision.RESET,
@@ -117,7 +120,8 @@ def retry(  # noqa: PLR0917 (typer gives them by name)
     bus: BusOption = None,
 ) -> None:
     """Say when the next attempt of documents is made; attempts so far stay counted."""
-    from headway.apps.cli.documents_deciding import Order, decide  # noqa: PLC0415 (a fast start)
+    with nothing_begun():
+        from headway.apps.cli.documents_deciding import Order, decide  # noqa: PLC0415 (a fast start)
 
     order = Order(
         decision=Decision.RETRY,
@@ -148,7 +152,8 @@ def export(  # noqa: PLR0917 (typer gives them by name)
     bus: BusOption = None,
 ) -> None:
     """Write documents as JSON Lines, every field of each; they stay where they are."""
-    from headway.apps.cli.documents_looking import export_documents  # noqa: PLC0415 (a fast start)
+    with nothing_begun():
+        from headway.apps.cli.documents_looking import export_documents  # noqa: PLC0415 (a fast start)
 
     export_documents(
         bus,
@@ -177,7 +182,8 @@ def purge(  # noqa: PLR0917 (typer gives them by name)
     bus: BusOption = None,
 ) -> None:
     """Remove documents that were given up, for good; asks first, and refuses all others."""
-    from headway.apps.cli.documents_deciding import Order, decide  # noqa: PLC0415 (a fast start)
+    with nothing_begun():
+        from headway.apps.cli.documents_deciding import Order, decide  # noqa: PLC0415 (a fast start)
 
     order = Order(
         decision=Decision.PURGE,
@@ -207,7 +213,8 @@ def archive(  # noqa: PLR0917 (typer gives them by name)
     bus: BusOption = None,
 ) -> None:
     """Move documents that were given up to COLLECTION_dead_letter, which nobody sweeps."""
-    from headway.apps.cli.documents_deciding import Order, decide  # noqa: PLC0415 (a fast start)
+    with nothing_begun():
+        from headway.apps.cli.documents_deciding import Order, decide  # noqa: PLC0415 (a fast start)
 
     order = Order(
         decision=Decision.ARCHIVE,
@@ -236,7 +243,8 @@ def restore(  # noqa: PLR0917 (typer gives them by name)
     bus: BusOption = None,
 ) -> None:
     """Bring documents back from COLLECTION_dead_letter: pending, with all their attempts."""
-    from headway.apps.cli.documents_deciding import Order, decide  # noqa: PLC0415 (a fast start)
+    with nothing_begun():
+        from headway.apps.cli.documents_deciding import Order, decide  # noqa: PLC0415 (a fast start)
 
     order = Order(
         decision=Decision.RESTORE,
@@ -261,6 +269,7 @@ def history(
     as_json: JsonOption = False,
 ) -> None:
     """Show who changed which documents, when, and what came of it."""
-    from headway.apps.cli.documents_looking import show_history  # noqa: PLC0415 (a fast start)
+    with nothing_begun():
+        from headway.apps.cli.documents_looking import show_history  # noqa: PLC0415 (a fast start)
 
     show_history(bus, limit=limit, machine=as_json)

@@ -1,5 +1,6 @@
 """What `headway documents` changes: shown before it is done, and said when it is."""
 
+import shlex
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -7,16 +8,20 @@ from dataclasses import dataclass
 
 import typer
 
+from headway.apps.cli.asking import confirmed
 from headway.apps.cli.codes import CANNOT_GO_ON, NOT_AS_PROMISED
 from headway.apps.cli.documents_shown import how_far, show_meant, show_report
+from headway.apps.cli.documents_there import nothing_in
 from headway.apps.cli.engines import on_engine
+from headway.apps.cli.lifecycles import are_named
 from headway.apps.cli.operator import stored_documents
 from headway.apps.cli.record import record_of_changes
 from headway.apps.cli.screen import bar, many, say_on_ctrl_c
 from headway.assembly.retrying import CLOCK
 from headway.core.ahead import read_ahead
-from headway.core.decision import Decision, archive_of
+from headway.core.decision import Decision
 from headway.core.lifecycle import Lifecycle
+from headway.core.secrets import hidden
 from headway.core.showing import shown
 from headway.ports.engine import Engine
 from headway.runtime.documents_choosing import PAGE, Choice, read_states
@@ -54,6 +59,7 @@ def decide(bus: str | None, order: Order) -> None:
     decision = order.decision
     at = None if order.at is None else read_ahead("--at", order.at, CLOCK.now())
     so_far: DocumentsReport | None = None
+    has_begun = False
 
     def tell(report: DocumentsReport) -> None:
         nonlocal so_far
@@ -68,16 +74,13 @@ def decide(bus: str | None, order: Order) -> None:
         looking.close()
         if order.ask:
             _ask(report)
+        nonlocal has_begun
+        has_begun = True
 
-    nothing_such = order.error_type is not None
-
-    async def change(engine: Engine) -> DocumentsReport:
-        nonlocal nothing_such
+    async def change(engine: Engine) -> tuple[DocumentsReport, str, bool]:
         documents = stored_documents(engine, order.services)
-        is_restore = decision is Decision.RESTORE
-        place = archive_of(order.collection) if is_restore else order.collection
-        nothing_such = nothing_such or not await documents.exists(place)
-        return await documents.decide(
+        nothing = await nothing_in(documents, order.collection, decision)
+        report = await documents.decide(
             decision,
             order.collection,
             _choice(order, documents.rule_of(order.collection).lifecycle),
@@ -86,18 +89,29 @@ def decide(bus: str | None, order: Order) -> None:
             before=before,
             on_progress=tell,
         )
+        return report, nothing, documents.is_swept(order.collection)
 
     with (
         record_of_changes(),
-        say_on_ctrl_c(lambda: how_far(decision, order.collection, so_far)),
+        say_on_ctrl_c(lambda: how_far(decision, order.collection, so_far if has_begun else None)),
         bar(_DOING[decision]) as move,
         ExitStack() as looking,
     ):
         look = looking.enter_context(bar("looking"))
-        report = on_engine(bus, change)
-    show_report(report)
-    if report.refused or report.missing or (not report.chosen and nothing_such):
+        report, nothing, is_swept = on_engine(bus, change)
+    show_report(report, sweep=_sweep(order, bus) if is_swept else None, nothing=nothing)
+    nothing_such = not report.chosen and (nothing or order.error_type is not None)
+    if report.refused or report.missing or nothing_such:
         raise typer.Exit(NOT_AS_PROMISED)
+
+
+def _sweep(order: Order, bus: str | None) -> str:
+    """Write the command that sweeps what was meant, as it can be typed here."""
+    services = order.services or ([] if are_named(()) else ["MODULE:SERVICE"])
+    words = ["headway", "sweep", *services, "--once", "--collection", order.collection]
+    if bus is not None:
+        words += ["--bus", bus if hidden(bus) == bus else "URL"]  # no password on a screen
+    return shown(shlex.join(words))
 
 
 def _choice(order: Order, lifecycle: Lifecycle) -> Choice:
@@ -121,6 +135,6 @@ def _ask(meant: DocumentsReport) -> None:
         )
         raise typer.Exit(CANNOT_GO_ON)
     show_meant(meant, err=True)
-    if not typer.confirm(f"Remove {words} for good?", err=True):
+    if not confirmed(f"Remove {words} for good?"):
         typer.echo("Nothing was removed.", err=True)
         raise typer.Exit(NOT_AS_PROMISED)

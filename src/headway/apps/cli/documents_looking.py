@@ -1,7 +1,6 @@
 """What `headway documents` shows and copies; nothing is changed."""
 
 from collections.abc import Sequence
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -9,20 +8,18 @@ import typer
 
 from headway.apps.cli.codes import NOT_AS_PROMISED
 from headway.apps.cli.documents_shown import show_changes
+from headway.apps.cli.documents_there import nothing_in
 from headway.apps.cli.engines import on_engine
 from headway.apps.cli.exporting import Export
-from headway.apps.cli.lifecycles import is_declared
+from headway.apps.cli.lifecycles import are_named, is_declared
 from headway.apps.cli.operator import stored_documents
 from headway.apps.cli.screen import as_json, bar, many, say_on_ctrl_c
-from headway.apps.cli.stuck import show_standings, warn_of_flag
+from headway.apps.cli.stuck import show_standings, warn_of_flag, warn_of_services
 from headway.assembly.retrying import CLOCK
-from headway.core.showing import shown
+from headway.core.decision import archived_from
 from headway.ports.engine import Engine
-from headway.runtime.documents import StoredDocuments
 from headway.runtime.documents_choosing import PAGE, Choice, read_states
 from headway.runtime.documents_stuck import Standing, StuckReport
-
-_NAMED = 20
 
 
 def show_stuck(
@@ -30,42 +27,32 @@ def show_stuck(
 ) -> None:
     """Show what is stuck and what was given up."""
 
-    async def find(engine: Engine) -> tuple[StuckReport, Sequence[str], str | None]:
+    async def find(engine: Engine) -> tuple[StuckReport, str, str | None]:
         documents = stored_documents(engine, services)
-        flag = None
-        if not is_declared(services, collection):
-            flag = await documents.likely_flag(collection)
-        found = await documents.stuck(collection, limit=limit, on_progress=tell)
-        others = () if await documents.exists(collection) else await _others(documents)
-        return found, others, flag
+        declared = is_declared(services, collection)
+        flag = None if declared else await documents.likely_flag(collection)
+        nothing = await nothing_in(documents, collection, is_declared=declared)
+        return await documents.stuck(collection, limit=limit, on_progress=tell), nothing, flag
 
     def tell(seen: int, of: int) -> None:
         if of > PAGE:
             move(seen, of)
 
+    known = are_named(services) or archived_from(collection) is not None
     with say_on_ctrl_c(lambda: "nothing was changed"), bar("looking") as move:
-        report, others, flag = on_engine(bus, find)
+        report, nothing, flag = on_engine(bus, find)
     if machine:
         listed = [*report.first_given_up, *report.first_stuck]
         typer.echo(as_json([_fields(each) for each in listed], indent=2))
-    elif others:
-        typer.echo(_nothing_in(collection, others))
-    else:
-        show_standings(report, CLOCK.now())
+    elif not nothing:
+        show_standings(report, CLOCK.now(), known=known)
+    if nothing:
+        typer.echo(nothing, err=True)
+        raise typer.Exit(NOT_AS_PROMISED)
     if flag is not None:
         warn_of_flag(collection, flag)
-
-
-async def _others(documents: StoredDocuments) -> Sequence[str]:
-    """Name what there is instead of a collection that is not."""
-    return await documents.collections() or ("none",)
-
-
-def _nothing_in(collection: str, others: Sequence[str]) -> str:
-    near = get_close_matches(collection, others, n=1)
-    meant = f"did you mean {shown(near[0])}? " if near else ""
-    there = ", ".join(map(shown, others[:_NAMED])) + ", ..." * (len(others) > _NAMED)
-    return f"There is no document in {shown(collection)}: {meant}There are: {there}"
+    if report.stuck and not known:
+        warn_of_services(collection)
 
 
 def _fields(standing: Standing) -> dict[str, Any]:
@@ -75,6 +62,7 @@ def _fields(standing: Standing) -> dict[str, Any]:
         "attemptCount": standing.attempts,
         "maxAttempts": standing.max_attempts,
         "lastAttemptTime": standing.last_attempt,
+        "createdAt": standing.created,
         "sweep": standing.sweep,
         "why": standing.why,
         "due": standing.prospect.due,
@@ -97,7 +85,7 @@ def export_documents(
     """Write documents as JSON Lines."""
     into = Export(path, force=force, noun="document", kept="the documents are as they were")
 
-    async def write(engine: Engine) -> Sequence[str]:
+    async def write(engine: Engine) -> str:
         documents = stored_documents(engine, services)
         states = read_states(statuses, documents.rule_of(collection).lifecycle)
         choice = Choice(ids=ids, states=states, error_type=error_type, limit=limit)
@@ -105,21 +93,22 @@ def export_documents(
             into.write(as_json(document))
             if into.path is not None and into.lines % PAGE == 0:
                 move(into.lines, limit)
-        return () if await documents.exists(collection) else await _others(documents)
+        return await nothing_in(documents, collection)
 
     with say_on_ctrl_c(into.how_far), bar("exporting") as move, into:
-        others = on_engine(bus, write)
+        nothing = on_engine(bus, write)
     if into.path is not None:
         typer.echo(f"{many(into.lines, 'document')} written to {into.path}", err=True)
-    if others:
-        typer.echo(_nothing_in(collection, others), err=True)
-    if not into.lines and (ids or error_type is not None or others):
+    if nothing:
+        typer.echo(nothing, err=True)
+    if not into.lines and (ids or error_type is not None or nothing):
         raise typer.Exit(NOT_AS_PROMISED)
 
 
 def show_history(bus: str | None, *, limit: int, machine: bool) -> None:
     """Show who changed which documents."""
-    found = on_engine(bus, lambda engine: stored_documents(engine).history(limit))
+    with say_on_ctrl_c(lambda: "nothing was changed"):
+        found = on_engine(bus, lambda engine: stored_documents(engine).history(limit))
     if machine:
         typer.echo(as_json(found, indent=2))
     else:

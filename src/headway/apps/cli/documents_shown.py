@@ -5,14 +5,18 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import typer
+from rich.console import Console
 
-from headway.apps.cli.screen import many, show_table, when
+from headway.apps.cli.screen import harmless, many, show_indented, show_table, when
 from headway.core.decision import Decision, archive_of
 from headway.core.showing import shown
 from headway.runtime.documents_history import INTENDED
 from headway.runtime.documents_report import DocumentsReport
 
 _KINDS_SHOWN = 5
+_GAP = 2
+_FOR_A_CHOICE = 24
+"""A table is shown where so many columns are left for what was chosen; else paragraphs."""
 NO_ERROR = "no error known"
 
 _DONE = {
@@ -25,14 +29,19 @@ _DONE = {
 _BACK = {Decision.RESET, Decision.RETRY, Decision.RESTORE}
 
 
-def show_report(report: DocumentsReport) -> None:
-    """Say what came of a decision, or what would come of it."""
+def show_report(report: DocumentsReport, *, sweep: str | None, nothing: str) -> None:
+    """Say what came of a decision, or what would come of it.
+
+    `sweep` is the command that sweeps the collection; None: nobody does. `nothing` is what is said
+    if there is no document in it at all.
+    """
     name = shown(report.collection)
     words = "would be " * report.dry_run + _done(report.decision, report.collection)
     if report.chosen:
         typer.echo(f"{report.done} of {many(report.meant, 'document')} of {name} {words}")
     elif not (report.refused or report.missing):
-        typer.echo(f"There is no such document in {_where(report)}: {shown(report.selection)}")
+        words = f"There is no such document in {_where(report)}: {shown(report.selection)}"
+        typer.echo(nothing or words)
     if report.dry_run:
         show_meant(report)
     if report.meanwhile:
@@ -40,8 +49,10 @@ def show_report(report: DocumentsReport) -> None:
     _show_refused(report)
     for one in report.missing:
         typer.echo(f"  {shown(one)} is not in {_where(report)}")
+    if nothing and report.missing:
+        typer.echo(nothing)
     if report.done and report.decision in _BACK:
-        _show_when(report)
+        _show_when(report, sweep)
     if report.dry_run and report.chosen:
         typer.echo("Nothing was changed: this was a dry run.")
 
@@ -91,10 +102,15 @@ def _show_refused(report: DocumentsReport) -> None:
             typer.echo(f"  {count} refused: {reason}")
 
 
-def _show_when(report: DocumentsReport) -> None:
+def _show_when(report: DocumentsReport, sweep: str | None) -> None:
     takes = "would take" if report.dry_run else "takes"
-    if report.at is None:
-        typer.echo(f"The next sweep {takes} them; to have it now: headway sweep ... --once")
+    if sweep is None:
+        typer.echo(
+            f"No sweep {takes} them: no handler of these services has documents= for "
+            f"{shown(report.collection)}"
+        )
+    elif report.at is None:
+        typer.echo(f"The next sweep {takes} them; to have it now: {sweep}")
     else:
         typer.echo(f"The first sweep after {when(report.at)} {takes} them.")
     if report.later:
@@ -133,12 +149,27 @@ def show_changes(notes: Sequence[Mapping[str, Any]]) -> None:
         for note in notes
     ]
     headings = ["when", "who", "what", "collection", "documents", "which"]
-    show_table(headings, rows, whole=["when", "what", "documents"])
+    console = Console(highlight=False)
+    *widths, longest = [max(map(len, column)) for column in zip(headings, *rows, strict=True)]
+    if console.width - sum(width + _GAP for width in widths) >= min(longest, _FOR_A_CHOICE):
+        show_table(headings, rows, whole=headings[:-1])
+    else:
+        for row in rows:
+            _show_change(console, *row)
     if any(note.get("outcome") == INTENDED for note in notes):
         typer.echo(
             "\n?: it was killed, or is going on: some may be changed. Say the same again; what was "
             "done is not done twice."
         )
+
+
+def _show_change(console: Console, *cells: str) -> None:
+    """Show one change in a paragraph, where a row of a table would be folded in every column."""
+    at, who, what, collection, documents, which = cells
+    show_indented(console, harmless(f"{at}  {who}"), 0)
+    show_indented(console, harmless(f"{what} of {collection}: {documents}"), _GAP)
+    if which:
+        show_indented(console, harmless(which), _GAP)
 
 
 def _documents(note: Mapping[str, Any]) -> str:

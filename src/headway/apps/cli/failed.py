@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from headway.apps.cli.options import BusOption, DryRunOption, JsonOption, YesOption
+from headway.apps.cli.stopping import nothing_begun
 
 app = typer.Typer(help="Failed queues: what ended without success.", no_args_is_help=True)
 
@@ -39,7 +40,8 @@ def list_queues(bus: BusOption = None, as_json: JsonOption = False) -> None:
     Superseded are letters whose work was sent anew and done since, by the same key, or whose
     documents were processed, or taken up by another operation. Only the store knows.
     """
-    from headway.apps.cli.looking import show_queues  # noqa: PLC0415 (a fast start of the others)
+    with nothing_begun():
+        from headway.apps.cli.looking import show_queues  # noqa: PLC0415 (a fast start)
 
     show_queues(bus, machine=as_json)
 
@@ -62,7 +64,8 @@ def inspect(  # noqa: PLR0917 (typer gives them by name)
     as_json: JsonOption = False,
 ) -> None:
     """Show letters, each with its attempts and its event; nothing is changed."""
-    from headway.apps.cli.looking import show_some  # noqa: PLC0415 (a fast start of the others)
+    with nothing_begun():
+        from headway.apps.cli.looking import show_some  # noqa: PLC0415 (a fast start)
 
     show_some(
         bus,
@@ -105,7 +108,8 @@ def requeue(  # noqa: PLR0917 (typer gives them by name)
 
     Exit code 0: all of them were sent; 1: some were skipped and are still there.
     """
-    from headway.apps.cli.deciding import requeue_letters  # noqa: PLC0415 (a fast start)
+    with nothing_begun():
+        from headway.apps.cli.deciding import requeue_letters  # noqa: PLC0415 (a fast start)
 
     requeue_letters(
         bus,
@@ -134,7 +138,8 @@ def export(  # noqa: PLR0917 (typer gives them by name)
     bus: BusOption = None,
 ) -> None:
     """Write letters as JSON Lines, every field of each; they stay in the queue."""
-    from headway.apps.cli.looking import export_letters  # noqa: PLC0415 (a fast start)
+    with nothing_begun():
+        from headway.apps.cli.looking import export_letters  # noqa: PLC0415 (a fast start)
 
     export_letters(
         bus,
@@ -159,7 +164,8 @@ def purge(  # noqa: PLR0917 (typer gives them by name)
     bus: BusOption = None,
 ) -> None:
     """Remove letters for good; asks first."""
-    from headway.apps.cli.deciding import purge_letters  # noqa: PLC0415 (a fast start)
+    with nothing_begun():
+        from headway.apps.cli.deciding import purge_letters  # noqa: PLC0415 (a fast start)
 
     purge_letters(
         bus,

@@ -1,6 +1,6 @@
 """How letters look to a person: a case file each, from what happened to the event itself."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Mapping, Sequence
 
 from rich.console import Console
 from rich.text import Text
@@ -12,24 +12,20 @@ from headway.core.travel import AttemptRecord
 _EVENT_LINES = 40
 _IDS_SHOWN = 10
 _BYTES_SHOWN = 400
-_SUPERSEDED = (
-    "the same work was sent anew and done since, or its documents were processed or taken up "
-    "otherwise"
-)
 _FACTS, _ATTEMPT, _INNER = 13, 4, 7
 """Columns where values, attempts and what belongs to an attempt begin."""
 
 
 def show_letters(
-    letters: Sequence[Letter], superseded: Collection[str], *, tracebacks: bool
+    letters: Sequence[Letter], superseded: Mapping[str, str], *, tracebacks: bool
 ) -> None:
-    """Print a case file for each letter."""
+    """Print a case file for each letter; of those that are superseded, with the reason."""
     console = Console(highlight=False)
     for letter in letters:
         console.print(Text("Letter ", "bold") + harmless(letter.letter_id))
         facts = _facts(letter)
         if letter.letter_id in superseded:
-            facts["superseded"] = _SUPERSEDED
+            facts["superseded"] = superseded[letter.letter_id].removeprefix("superseded: ")
         for name, value in facts.items():
             show_indented(console, harmless(value), _FACTS, first=Text(f"  {name}"))
         if letter.attempts:

@@ -4,6 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
 
+import typer
+
 from headway.assembly.loading import load_services
 from headway.assembly.settings import named_services, sweep_settings
 from headway.core.decision import archive_of, archived_from
@@ -22,7 +24,10 @@ def rules_of(names: Sequence[str]) -> RuleOf:
     Without names, the services are those of HEADWAY_SERVICES, if there are any.
     """
     settings = sweep_settings()
-    declared = _declared(load_services(names or named_services()))
+    named = names or named_services()
+    declared = _declared(load_services(named))
+    if named:  # else nobody knows what there is
+        settings.refuse_misspelt(declared)
 
     def rule_of(collection: str) -> SweepRule:
         if collection in declared:
@@ -39,8 +44,10 @@ def targets_of(names: Sequence[str]) -> TargetOf:
     services = load_services(names or named_services())
     try:
         targets = {each.collection: each for each in find_targets(services, sweep_settings())}
-    except ConfigurationError:  # nothing is swept, or a sweep would say what has to be mended
+    except ConfigurationError as error:
         targets = {}
+        if any(each.documents for service in services for each in service.subscriptions.values()):
+            typer.echo(f"headway: these services cannot be swept: {error}", err=True)
     return targets.get
 
 
@@ -49,9 +56,14 @@ def is_declared(names: Sequence[str], collection: str) -> bool:
     return collection in _declared(load_services(names or named_services()))
 
 
+def are_named(names: Sequence[str]) -> bool:
+    """Say whether any service is known: without one nobody can tell what is swept, and how."""
+    return bool(names or named_services())
+
+
 def swept_by(names: Sequence[str], target_of: TargetOf) -> Callable[[str], bool]:
     """Give what says whether anybody sweeps a collection: nobody can tell without any service."""
-    is_known = bool(names or named_services())
+    is_known = are_named(names)
 
     def is_swept(collection: str) -> bool:
         of = archived_from(collection)  # which is said of an archive in other words

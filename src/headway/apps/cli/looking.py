@@ -76,7 +76,7 @@ def show_some(
 ) -> None:
     """Show letters, the oldest first."""
 
-    async def find(engine: Engine) -> tuple[Sequence[Letter], Collection[str] | None]:
+    async def find(engine: Engine) -> tuple[Sequence[Letter], Mapping[str, str] | None]:
         queues = failed_queues(engine)
         letters = await queues.inspect(
             queue, limit=limit, after=after, letter_id=letter_id, error_type=error_type
@@ -87,7 +87,7 @@ def show_some(
     if machine:
         typer.echo(as_json([_with_all_fields(each, superseded) for each in found], indent=2))
         return
-    show_letters(found, superseded or (), tracebacks=tracebacks)
+    show_letters(found, superseded or {}, tracebacks=tracebacks)
     if found and superseded is None:
         typer.echo(f"Which of them are superseded is unknown: {_ONLY_THE_STORE}")
     if len(found) == limit:
@@ -96,9 +96,10 @@ def show_some(
         typer.echo("No letter there fits.")
 
 
-def _with_all_fields(letter: Letter, superseded: Collection[str] | None) -> dict[str, Any]:
+def _with_all_fields(letter: Letter, superseded: Mapping[str, str] | None) -> dict[str, Any]:
     is_superseded = None if superseded is None else letter.letter_id in superseded
-    return {**msgspec.structs.asdict(letter), "superseded": is_superseded}
+    why = (superseded or {}).get(letter.letter_id)
+    return {**msgspec.structs.asdict(letter), "superseded": is_superseded, "why_superseded": why}
 
 
 def export_letters(

@@ -21,13 +21,14 @@ def failed_queues(engine: Engine) -> FailedQueues:
 
 def stored_documents(engine: Engine, services: Sequence[str] = ()) -> StoredDocuments:
     """Give the documents, with lifecycles as services declare them; every change is recorded."""
+    rule_of = rules_of(services)  # first: it refuses what is misspelt
     target_of = targets_of(services)
     return StoredDocuments(
         engine,
         CLOCK,
         CHANCE,
         who=_who(),
-        rule_of=rules_of(services),
+        rule_of=rule_of,
         target_of=target_of,
         is_swept=swept_by(services, target_of),
     )

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import typer
 
+from headway.apps.cli.asking import confirmed
 from headway.apps.cli.codes import CANNOT_GO_ON, NOT_AS_PROMISED
 from headway.apps.cli.order_shown import show_keys
 from headway.apps.cli.record import record_of_changes
@@ -68,7 +69,7 @@ def _ask(meant: DrainReport, on_gap: OnGap) -> None:
         )
         raise typer.Exit(CANNOT_GO_ON)
     _show_first(meant, err=True)
-    if not typer.confirm(f"Drain {words}?", err=True):
+    if not confirmed(f"Drain {words}?"):
         typer.echo("Nothing was drained.", err=True)
         raise typer.Exit(NOT_AS_PROMISED)
 

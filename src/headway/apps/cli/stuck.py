@@ -20,6 +20,8 @@ _ROUGHLY = 2
 _GAP = 2
 _FOR_ERRORS = 16
 """A table is shown where so many columns are left for the errors; else a paragraph for each."""
+_MADE = "made "
+"""Begins what is said of a document that was never attempted."""
 _HEADINGS = ("id", "attempts", "the last", "status", "a sweep would", "last error")
 _SETTLED = ("id", "attempts", "the last", "last error")
 """What is said of documents that were given up: for sweeps they are settled."""
@@ -33,10 +35,18 @@ _SUMMARY = {
     Why.LEASED.value: "a worker has them, or died just now",
     Why.CLAIMED.value: "a sweeper is requeueing them right now",
 }
+_UNKNOWN = {
+    "requeue": "due by the usual rule; a sweep of their service would requeue them",
+    "give up": "they have had the usual number of attempts; a sweep would give them up",
+}
+"""What is said instead where no service was named."""
 
 
-def show_standings(report: StuckReport, now: datetime) -> None:
-    """Print what is stuck, what was given up, and a line for each kind of them."""
+def show_standings(report: StuckReport, now: datetime, *, known: bool) -> None:
+    """Print what is stuck, what was given up, and a line for each kind of them.
+
+    `known`: services say whether and how it is swept; else only the usual rule does.
+    """
     name = shown(report.collection)
     _show("Stuck, the oldest first", report.first_stuck, report.stuck, _HEADINGS, now)
     _show("Given up", report.first_given_up, report.given_up, _SETTLED, now)
@@ -46,7 +56,8 @@ def show_standings(report: StuckReport, now: datetime) -> None:
     for reason, count in report.reasons.most_common():
         if of is not None:
             break  # nobody sweeps it
-        typer.echo(f"{count:>6} stuck: {_SUMMARY.get(reason, reason)}")
+        words = _SUMMARY.get(reason, reason)
+        typer.echo(f"{count:>6} stuck: {words if known else _UNKNOWN.get(reason, words)}")
     if report.given_up:
         typer.echo(f"{report.given_up:>6} given up: {kinds(report.given_up_errors)}")
     if report.young:
@@ -79,6 +90,16 @@ def warn_of_flag(collection: str, flag: str) -> None:
         f"Documents of {shown(collection)} have no status but a field {shown(flag)}, which is true "
         "or false. If that says what is processed, all this is wrong: name the service that "
         "declares it (--service MODULE:SERVICE, or HEADWAY_SERVICES).",
+        err=True,
+    )
+
+
+def warn_of_services(collection: str) -> None:
+    """Say what nobody can know where no service was named."""
+    typer.echo(
+        f"No service was named, so it is not known whether anybody sweeps {shown(collection)}, how "
+        "many attempts its documents have, and whether events can be made of them: say --service "
+        "MODULE:SERVICE, or set HEADWAY_SERVICES.",
         err=True,
     )
 
@@ -131,8 +152,12 @@ def _show_line(console: Console, cells: Sequence[str], widths: Sequence[int]) ->
 
 def _show_paragraph(console: Console, cells: Mapping[str, str]) -> None:
     show_indented(console, harmless(cells["id"]), 0)
-    last = "none yet" if cells["the last"] == "never" else f"the last {cells['the last']}"
-    last = "nobody knows when" if cells["the last"] == "unknown" else last
+    last = cells["the last"]
+    if last.startswith(_MADE):
+        last = f"none yet, {last}"
+    else:
+        known = {"never": "none yet", "unknown": "nobody knows when"}
+        last = known.get(last, f"the last {last}")
     words = f"{cells['status']}, {cells['attempts']} attempts, {last}"
     show_indented(console, harmless(f"{words}; a sweep would {cells['a sweep would']}"), _GAP)
     if cells["last error"] != "-":
@@ -161,6 +186,8 @@ def _sweep(standing: Standing, now: datetime) -> str:
 def _last(standing: Standing, now: datetime) -> str:
     if standing.last_attempt is None and standing.attempts:
         return "unknown"  # nobody wrote down when, or it cannot be read
+    if standing.last_attempt is None and standing.created is not None:
+        return f"{_MADE}{_ago(standing.created, now)}"
     return _ago(standing.last_attempt, now)
 
 

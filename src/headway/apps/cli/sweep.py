@@ -11,6 +11,7 @@ from headway.apps.cli.options import (
     MetricsHostOption,
     MetricsPortOption,
 )
+from headway.apps.cli.stopping import nothing_begun
 
 _SERVICES = (
     "The services, as MODULE:SERVICE; a MODULE alone stands for all of its own. "
@@ -61,7 +62,8 @@ def sweep(  # noqa: PLR0917 (typer gives them by name)
     Exit code 0: done; 1: something went wrong in the run (--once), and it says what; 2: it could
     not begin; 130: told to stop before the one run was over.
     """
-    from headway.apps.cli.sweeping import Orders, carry_out  # noqa: PLC0415 (a fast start)
+    with nothing_begun():
+        from headway.apps.cli.sweeping import Orders, carry_out  # noqa: PLC0415 (a fast start)
 
     carry_out(
         Orders(

@@ -32,7 +32,7 @@ _WHY = {
 def show_run(ended: SweepEnded) -> None:
     """Print what one run did, a line for each collection."""
     headings = ["collection", "stuck", "requeued", "backoff", "left alone", "given up", "errors"]
-    rows = [_row(one) for one in ended.collections]
+    rows = [_row(one, _errors(one, ended)) for one in ended.collections]
     held_back = any(one.held_back for one in ended.collections)
     if held_back:
         headings.append("held back")
@@ -40,11 +40,23 @@ def show_run(ended: SweepEnded) -> None:
             [*row, str(one.held_back)] for row, one in zip(rows, ended.collections, strict=True)
         ]
     show_table(headings, rows, numbers=headings[1:])
-    for kind, count in sorted(ended.errors.items()):
-        typer.echo(f"{count} x {shown(kind)}, and no collection could be swept for it", err=True)
+    unswept = {one.broken_by for one in ended.collections if one.broken_by and not one.errors}
+    for why in sorted(unswept):
+        typer.echo(f"no collection could be swept: {shown(why)}", err=True)
+    for kind, count in sorted(() if unswept else ended.errors.items()):
+        typer.echo(
+            f"{count} x {shown(kind)}: the figures of this run could not be stored; the next that "
+            "can be bring them",
+            err=True,
+        )
 
 
-def _row(one: CollectionSwept) -> list[str]:
+def _errors(one: CollectionSwept, ended: SweepEnded) -> Mapping[str, int]:
+    """What went wrong with a collection, or with the run, so that it was not even begun with."""
+    return one.errors or (ended.errors if one.broken_by else {})
+
+
+def _row(one: CollectionSwept, errors: Mapping[str, int]) -> list[str]:
     return [
         one.collection,
         "unknown" if one.stuck is None else str(one.stuck),
@@ -52,7 +64,7 @@ def _row(one: CollectionSwept) -> list[str]:
         str(one.skipped.get(Skip.BACKOFF, 0)),
         str(sum(count for why, count in one.skipped.items() if why not in _APART)),
         str(one.given_up),
-        ", ".join(f"{count} {kind}" for kind, count in one.errors.items()) or "0",
+        ", ".join(f"{count} {kind}" for kind, count in errors.items()) or "0",
     ]
 
 
@@ -67,7 +79,8 @@ def run_fields(ended: SweepEnded) -> list[dict[str, Any]]:
             "skipped": _words(one.skipped),
             "given_up": one.given_up,
             "held_back": one.held_back,
-            "errors": dict(one.errors),
+            "errors": dict(_errors(one, ended)),
+            "broken_by": one.broken_by or None,
         }
         for one in ended.collections
     ]
@@ -83,6 +96,8 @@ def show_preview(seen: Preview) -> None:
         f"{shown(seen.collection)}: {many(seen.requeue.count, 'document')} would be requeued, "
         f"{seen.give_up.count} given up; {seen.stuck} {'is' if seen.stuck == 1 else 'are'} stuck"
     )
+    if seen.near is not None:
+        typer.echo(f"  there is no document in it at all: did you mean {shown(seen.near)}?")
     if seen.is_down:
         typer.echo(f"  one of them now, as a probe: {_WHY[Skip.DOWN]}")
     _line("requeue", seen.requeue)
@@ -120,6 +135,7 @@ def preview_fields(seen: Preview) -> dict[str, Any]:
         },
         "limit": seen.limit,
         "down": seen.is_down,
+        "did_you_mean": seen.near,
     }
 
 

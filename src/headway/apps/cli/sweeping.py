@@ -11,6 +11,7 @@ from headway.apps.cli.codes import INTERRUPTED, NOT_AS_PROMISED
 from headway.apps.cli.engines import refuse_missing, unreachable
 from headway.apps.cli.logs import LogFormat, write_logs
 from headway.apps.cli.screen import as_json, bar, say_on_ctrl_c
+from headway.apps.cli.stopping import nothing_begun
 from headway.apps.cli.sweep_shown import preview_fields, run_fields, show_preview, show_run
 from headway.assembly.loading import load_services
 from headway.assembly.serving import Metrics
@@ -50,9 +51,10 @@ class Orders:
 
 def carry_out(orders: Orders) -> None:
     """Sweep once, or again and again, or only look."""
-    settings = _settings(orders)
-    services = _services(orders)
-    meant = refuse_missing(orders.bus)
+    with nothing_begun():
+        settings = _settings(orders)
+        services = _services(orders)
+        meant = refuse_missing(orders.bus)
     try:
         if orders.dry_run:
             _look(orders, settings, services)
@@ -93,7 +95,14 @@ def _look(orders: Orders, settings: SweepSettings, services: Sequence[Service]) 
 
 def _sweep_once(orders: Orders, settings: SweepSettings, services: Sequence[Service]) -> None:
     write_logs(orders.log_format)
-    with bar("sweeping") as move:
+    sweeper: Sweeper | None = None
+
+    def how_far() -> str:
+        if sweeper is None or not sweeper.has_begun:
+            return "nothing was begun"
+        return "what was sent is in the log; say the same again, and the rest is done too"
+
+    with say_on_ctrl_c(how_far), bar("sweeping") as move:
 
         def tell(_collection: str, met: int, of: int) -> None:
             if of > PAGE:

@@ -135,10 +135,11 @@ class BeginningConformance:
                 Beginning(lifecycle=DOCS, ids=("1",), operation="a", now=now),
                 Beginning(lifecycle=Lifecycle("no such"), ids=("1",), operation="a", now=now),
                 Beginning(lifecycle=DOCS, ids=("1",), operation="b", now=now),
+                Beginning(lifecycle=DOCS, ids=("1",), operation="a", now=now, again=True),
             ]
         )
         assert [{k: v.document[ATTEMPT_COUNT] for k, v in each.items()} for each in answers] == [
-            {"1": 1}, {}, {"1": 2}
+            {"1": 1}, {}, {"1": 2}, {"1": 2}
         ]  # fmt: skip
         assert list(await engine.documents.begin([])) == []
 
@@ -183,6 +184,9 @@ class BeginningConformance:
         assert (same["1"].how, same["1"].document[ATTEMPT_COUNT]) == (How.BEGUN, 3)
         deliberate = await begin(harness, engine, ["1"], "d", deliberate=True)
         assert (deliberate["1"].how, deliberate["1"].document[ATTEMPT_COUNT]) == (How.BEGUN, 4)
+        await wrote(harness, engine, Update("docs", "1", {STATUS: "failed_max_retries"}))
+        given_up = await begin(harness, engine, ["1"], "d")
+        assert given_up["1"].how is How.OVER
 
     async def test_what_others_say_in_a_status_is_left_alone(self, harness: EngineHarness) -> None:
         theirs: list[dict[str, Any]] = [

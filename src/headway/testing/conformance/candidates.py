@@ -3,11 +3,13 @@
 import asyncio
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 from headway.core.lifecycle import Lifecycle
+from headway.core.stuck import is_stuck
 from headway.core.sweep import SweepRule
 from headway.core.travel import instant
-from headway.core.writes import Document, InsertNew
+from headway.core.writes import Document, InsertNew, Update
 from headway.ports.candidates import Tally, View
 from headway.testing.conformance.claim_ends import ClaimEndsConformance
 from headway.testing.conformance.claims import ClaimsConformance
@@ -28,6 +30,9 @@ from headway.testing.conformance.stuck import (
     whole_second,
 )
 from headway.testing.conformance.views import ViewsConformance
+
+FLAGGED_AND_LEASED = Lifecycle("docs", flag="embedded", lease=MINUTE)
+HOLDS = ("leaseToken", "leaseUntil", "claimToken", "claimUntil")
 
 
 class CandidatesConformance(ViewsConformance, ClaimsConformance, ClaimEndsConformance):
@@ -91,6 +96,76 @@ class CandidatesConformance(ViewsConformance, ClaimsConformance, ClaimEndsConfor
             assert (await candidates.tally(rule, now)).stuck == number
         strict = replace(RULE, grace=timedelta())
         assert (await candidates.tally(strict, now)).stuck == 9
+
+    async def test_what_somebody_died_over_is_counted_once_its_hold_is_over(
+        self, harness: EngineHarness
+    ) -> None:
+        now = whole_second(harness)
+        over, runs = instant(now - MINUTE), instant(now + MINUTE)
+        began = instant(now - 10 * MINUTE)
+        lease, claim = {"leaseToken": "t"}, {"claimToken": "t"}
+        made = {"attemptCount": 0, "lastAttemptTime": None, "createdAt": began}
+        documents: dict[str, dict[str, Any]] = {
+            "lease over": {**lease, "leaseUntil": over, "lastAttemptTime": began},
+            "lease over, in its backoff": {**lease, "leaseUntil": over, "lastAttemptTime": over},
+            "lease over, never tried": {**lease, "leaseUntil": over, **made},
+            "lease over, unmoved": {**lease, "leaseUntil": over},
+            "lease until some day": {**lease, "leaseUntil": "some day", "lastAttemptTime": began},
+            "lease as text": {**lease, "leaseUntil": naive(now - MINUTE), "lastAttemptTime": began},
+            "claim over": {**claim, "claimUntil": over, "lastAttemptTime": began},
+            "claim over, unmoved": {**claim, "claimUntil": over},
+            "claim and lease over": {**claim, **lease, "leaseUntil": over, "claimUntil": over},
+            "claim over, failed": {**claim, "claimUntil": over, "status": "failed"},
+            "no more attempts": {
+                **lease, "leaseUntil": over, "lastAttemptTime": began, "attemptCount": 9
+            },
+        }  # fmt: skip
+        left: dict[str, dict[str, Any]] = {
+            "lease runs": {**lease, "leaseUntil": runs, "lastAttemptTime": began},
+            "lease runs, unmoved": {**lease, "leaseUntil": runs, "createdAt": began},
+            "lease runs, never tried": {**lease, "leaseUntil": runs, **made},
+            "claim runs": {**claim, "claimUntil": runs, "lastAttemptTime": began},
+            "claim runs, unmoved": {**claim, "claimUntil": runs},
+            "claim runs, lease over": {**claim, **lease, "claimUntil": runs, "leaseUntil": over},
+            "processed": {**lease, "leaseUntil": over, "status": "processed"},
+            "given up": {**lease, "leaseUntil": over, "status": "failed_max_retries"},
+        }
+        for rule in (LEASED, replace(FLAGGED, lifecycle=FLAGGED_AND_LEASED)):
+            named = rule.lifecycle.flag or "status"
+            every = {f"{named} {one}": fields for one, fields in (documents | left).items()}
+            for one, fields in every.items():
+                if rule.lifecycle.flag and fields.get("status") == "processed":
+                    every[one] = {**fields, rule.lifecycle.flag: True}
+            made_so = [old(now, one, **fields) for one, fields in every.items()]
+            engine, candidates = await stuck(harness, *made_so, rule=rule)
+            tally = await candidates.tally(rule, now)
+            counted = [one["_id"] for one in made_so if is_stuck(one, rule, now)]
+            assert counted == [f"{named} {one}" for one in documents]
+            oldest = now - 2 * DAY
+            assert tally == Tally(stuck=len(documents), given_up=1, oldest=oldest)
+            ended = {"status": "processed", "embedded": True, **dict.fromkeys(HOLDS)}
+            await wrote(harness, engine, *(Update("docs", one, ended) for one in every))
+
+    async def test_the_oldest_may_be_one_that_somebody_died_over(
+        self, harness: EngineHarness
+    ) -> None:
+        now = whole_second(harness)
+        hour = 60 * MINUTE
+        leased = {"leaseToken": "t", "leaseUntil": instant(now - MINUTE)}
+        runs = {"leaseToken": "t", "leaseUntil": instant(now + MINUTE)}
+        engine, candidates = await stuck(
+            harness,
+            old(now, "failed", status="failed", lastAttemptTime=instant(now - MINUTE)),
+            old(now, "at work", **runs, lastAttemptTime=instant(now - 9 * DAY)),
+            old(now, "died", **leased, lastAttemptTime=instant(now - 2 * hour)),
+            rule=LEASED,
+        )
+        tally = await candidates.tally(LEASED, now)
+        assert tally == Tally(stuck=2, given_up=0, oldest=now - 2 * hour)
+        made = {"attemptCount": 0, "lastAttemptTime": None, "createdAt": instant(now - 3 * hour)}
+        await wrote(harness, engine, InsertNew("docs", old(now, "made", **leased, **made)))
+        tally = await candidates.tally(LEASED, now)
+        assert tally == Tally(stuck=3, given_up=0, oldest=now - 3 * hour)
 
     async def test_where_no_time_is_known_no_oldest_is_named(self, harness: EngineHarness) -> None:
         now = whole_second(harness)

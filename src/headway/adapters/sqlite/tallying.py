@@ -1,0 +1,157 @@
+"""Count what is stuck, as `core.stuck.is_stuck` has it, by the indexes of the views.
+
+What failed and what has not moved is counted in one index, without a look at any document. Few of
+them are leased or claimed: those are found in the indexes for that, and counted apart.
+"""
+
+# ruff: noqa: S608 (statements are put together from parts of our own; names in them are quoted)
+
+import sqlite3
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+
+from headway.adapters.sqlite.stuck import (
+    AFTER_ID,
+    UNDATED,
+    Expressions,
+    Question,
+    Range,
+    question,
+    time_of,
+    time_text,
+)
+from headway.core.document import FARTHEST_AHEAD
+from headway.core.lifecycle import State
+from headway.core.sweep import SweepRule
+from headway.ports.candidates import Tally, View
+
+_LOOKED_AT = 100
+"""Of the oldest times, until one is found that is a time for everybody."""
+_LAST = "~"
+
+
+def tally(connection: sqlite3.Connection, rule: SweepRule, now: datetime) -> Tally:
+    """Count a collection."""
+    return _Counting(connection, rule, now).tally()
+
+
+class _Counting:
+    """One count. A plus keeps a condition from being looked up in an index: another one is meant.
+
+    The values are written into the statements: they are times, as `time_text` writes them.
+    """
+
+    def __init__(self, connection: sqlite3.Connection, rule: SweepRule, now: datetime) -> None:
+        self._connection = connection
+        self._sql = sql = Expressions(rule.lifecycle)
+        self._farthest = time_text(now + FARTHEST_AHEAD)
+        self._views = {view: question(rule, view, now) for view in View}
+        since = time_text(now - rule.grace)
+        self._young = (
+            f"{sql.created} > '{since}' and {sql.created} <= '{self._farthest}' "
+            f"and not coalesce({sql.attempts} > 0, false)"
+        )
+        """Never attempted, and made only just now: its event may be on its way."""
+        pending = f"+{sql.stage} = '{State.PENDING}'"
+        unmoved = _any_of(f"+{sql.attempted}", self._views[View.UNMOVED].ranges)
+        undated = _any_of(f"+{sql.attempted}", self._undated)
+        self._unmoved = f"{pending} and {unmoved} and not ({undated} and {self._young})"
+        self._lone = f"+{sql.lease} is null and +{sql.claim} is null"
+        self._unclaimed = f"+{sql.claim} is null"
+        self._pending = pending
+
+    def tally(self) -> Tally:
+        oldest = min((time for time in self._times() if time is not None), default=None)
+        given_up = self._number(f"{self._sql.stage} = '{State.GIVEN_UP}'")
+        return Tally(stuck=self._stuck(), given_up=given_up, oldest=oldest)
+
+    def _stuck(self) -> int:
+        unmoved, sql = self._views[View.UNMOVED], self._sql
+        found = self._in(self._views[View.FAILED]) + self._in(unmoved)
+        found -= self._in(unmoved, self._young, self._undated)
+        # Whoever holds one decides, not when it last moved.
+        found -= self._number(f"{sql.lease} > '' and {self._unmoved}")
+        found -= self._number(f"{sql.claim} > '' and +{sql.lease} is null and {self._unmoved}")
+        found += self._in(self._views[View.LEASE_OVER], self._unclaimed)
+        return found + self._in(self._views[View.CLAIM_OVER], self._pending)
+
+    def _in(
+        self, asked: Question, which: str = "true", ranges: Sequence[Range] | None = None
+    ) -> int:
+        parts = asked.ranges if ranges is None else ranges
+        return sum(
+            self._number(f"{asked.which} and {_within(asked.key, part)} and {which}")
+            for part in parts
+        )
+
+    def _number(self, which: str) -> int:
+        statement = f"select count(*) from headway_documents where {which}"
+        return int(self._connection.execute(statement).fetchone()[0])
+
+    @property
+    def _undated(self) -> Sequence[Range]:
+        """The keys of what has no time, or one that is none."""
+        return Range("", UNDATED), Range(f"{self._farthest}{AFTER_ID}", _LAST)
+
+    def _times(self) -> Iterable[datetime | None]:
+        """Say when the oldest of each kind was attempted; if nobody knows, when it was made."""
+        failed, unmoved = self._views[View.FAILED], self._views[View.UNMOVED]
+        for asked, which in ((failed, "true"), (unmoved, self._lone)):
+            yield self._oldest(asked, which)
+            yield self._oldest_made(asked, which)
+        yield self._oldest_held(self._views[View.LEASE_OVER], self._unclaimed)
+        yield self._oldest_held(self._views[View.CLAIM_OVER], self._pending)
+
+    def _oldest(self, asked: Question, which: str) -> datetime | None:
+        for part in reversed(asked.ranges):
+            dated = Range(max(part.above, UNDATED), min(part.below, f"{self._farthest}{AFTER_ID}"))
+            rows = self._connection.execute(
+                f"select {asked.key} from headway_documents where {asked.which} "
+                f"and {_within(asked.key, dated)} and {which} order by {asked.key} "
+                f"limit {_LOOKED_AT}"
+            )
+            if (found := _first_time(key for (key,) in rows)) is not None:
+                return found
+        return None
+
+    def _oldest_made(self, asked: Question, which: str) -> datetime | None:
+        made = self._sql.created
+        rows = [
+            row
+            for part in self._undated
+            for row in self._connection.execute(
+                f"select {made} from headway_documents where {asked.which} "
+                f"and {_within(asked.key, part)} and {made} <= '{self._farthest}' and {which} "
+                f"order by 1 limit {_LOOKED_AT}"
+            )
+        ]
+        return _first_time(sorted(time for (time,) in rows))
+
+    def _oldest_held(self, asked: Question, which: str) -> datetime | None:
+        """Likewise of what was leased or claimed: these indexes are not ordered by attempts."""
+        attempted, made = self._sql.attempted, self._sql.created
+        is_dated = f"{attempted} > '{UNDATED}' and {attempted} < '{self._farthest}{AFTER_ID}'"
+        time = f"case when {is_dated} then {attempted} else {made} end"
+        rows = [
+            row
+            for part in asked.ranges
+            for row in self._connection.execute(
+                f"select {time} from headway_documents where {_within(asked.key, part)} "
+                f"and {which} and {time} <= '{self._farthest}{AFTER_ID}' "
+                f"order by 1 limit {_LOOKED_AT}"
+            )
+        ]
+        return _first_time(sorted(time for (time,) in rows))
+
+
+def _within(key: str, part: Range) -> str:
+    return f"{key} > '{part.above}' and {key} < '{part.below}'"
+
+
+def _any_of(key: str, ranges: Sequence[Range]) -> str:
+    return "(" + " or ".join(_within(key, part) for part in ranges) + ")"
+
+
+def _first_time(texts: Iterable[str]) -> datetime | None:
+    times = (time_of(text) for text in texts)
+    return next((time for time in times if time is not None), None)

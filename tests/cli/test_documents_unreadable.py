@@ -1,0 +1,79 @@
+"""`headway documents` on rows that hold no document: no command ends in a traceback."""
+
+import json
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from headway.core.unreadable import UNREADABLE
+from tests.cli.shops import ShopFile
+
+LOST = {"text": "not json", "list": "[1]"}
+
+
+@pytest.fixture
+def office(tmp_path: Path) -> ShopFile:
+    office = ShopFile(tmp_path)
+    office.work()  # which makes the file
+    with sqlite3.connect(office.path) as file:
+        file.executemany(
+            "insert into headway_documents (collection, id, body) values ('messages', ?, ?)",
+            LOST.items(),
+        )
+    file.close()
+    office.put("messages", "theirs", status="on holiday")
+    return office
+
+
+@pytest.mark.parametrize(
+    ("words", "shown"),
+    [
+        (["--status", "foreign"], {*LOST, "theirs"}),
+        (["text"], {"text"}),
+        (["--error", "unreadable"], {*LOST}),
+        ([], {*LOST, "theirs"}),
+    ],
+    ids=str,
+)
+def test_export_shows_all_that_was_found(
+    office: ShopFile, words: list[str], shown: set[str]
+) -> None:
+    done = office("documents", "export", "messages", *words)
+    assert done.exit_code == 0, done.output
+    found = {each["_id"]: each for each in map(json.loads, done.stdout.splitlines())}
+    assert found.keys() == shown
+    for one in shown & LOST.keys():
+        assert found[one][UNREADABLE] == LOST[one]
+        assert found[one]["lastError"]["type"] == "unreadable"
+
+
+def test_stuck_counts_them_as_nobodys(office: ShopFile, caplog: pytest.LogCaptureFixture) -> None:
+    done = office("documents", "stuck", "messages")
+    assert done.exit_code == 0, done.output
+    assert "3 foreign" in done.output
+    assert "messages: 2 documents are left alone, for nobody can read them" in caplog.text
+
+
+@pytest.mark.parametrize("decision", ["reset", "archive"])
+def test_nothing_but_removing_it_is_accepted(office: ShopFile, decision: str) -> None:
+    done = office("documents", decision, "messages", "text")
+    assert done.exception is None or isinstance(done.exception, SystemExit)
+    assert "text was refused: nobody can read it, for it is no document" in done.output
+
+
+def test_it_is_purged_by_its_id(office: ShopFile) -> None:
+    looked = office("documents", "purge", "messages", "text", "--dry-run")
+    assert "unreadable" in looked.output
+    assert "Nothing was changed" in looked.output
+    done = office("documents", "purge", "messages", "text", "--yes")
+    assert done.exit_code == 0, done.output
+    assert "1 of 1 document of messages removed for good" in done.output
+    left = office("documents", "export", "messages", "text", "list")
+    assert [json.loads(line)["_id"] for line in left.stdout.splitlines()] == ["list"]
+
+
+def test_purging_all_that_was_given_up_does_not_touch_it(office: ShopFile) -> None:
+    office("documents", "purge", "messages", "--all", "--yes")
+    left = office("documents", "export", "messages", "--error", "unreadable")
+    assert len(left.stdout.splitlines()) == len(LOST)
