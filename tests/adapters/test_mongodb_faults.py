@@ -4,20 +4,24 @@ import asyncio
 import itertools
 import logging
 from collections.abc import AsyncIterator, Iterator
-from datetime import timedelta
+from datetime import datetime, timedelta
+from typing import Any
 
 import pytest
 from pymongo.errors import PyMongoError
 
 from headway.adapters.memory.state import State
 from headway.adapters.mongodb import transactions
+from headway.adapters.mongodb.candidates import MongoCandidates
 from headway.adapters.mongodb.store import MongoStore
 from headway.core.beginning import Beginning
 from headway.core.catalogue import EVERYTHING
 from headway.core.event import Event
 from headway.core.failure import Verdict
 from headway.core.lifecycle import Lifecycle
-from headway.core.writes import Add, Increment
+from headway.core.sweep import Requeue, SweepRule, judge
+from headway.core.writes import Add, Document, Increment
+from headway.ports.candidates import Claim, View
 from headway.ports.commit import Unit
 from headway.runtime.joined_engine import with_store
 from headway.runtime.publisher import Publisher
@@ -28,7 +32,7 @@ from headway.testing.chance import Seeded
 from headway.testing.facts import Recorder
 from headway.testing.proxy import Fault, Proxy
 from headway.testing.servers import MongoDB
-from tests.adapters.mongodb_site import CLOCK, Site, doing, inserted, outcomes
+from tests.adapters.mongodb_site import CLOCK, Site, doing, inserted, outcomes, sweeping
 from tests.adapters.waiting import until
 from tests.joined.harnesses import bus_parts
 
@@ -266,3 +270,31 @@ async def test_leases_can_be_renewed_from_another_loop_and_over_another_client(
     assert await asyncio.to_thread(asyncio.run, renew()) == 1
     until = (await site.raw("docs", "1"))["leaseUntil"]
     assert abs(until - now - timedelta(hours=1)) < timedelta(milliseconds=2)
+
+
+async def test_a_claim_that_went_on_after_it_was_given_up_is_ours(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its time was up here, and the server heard of it only when it had changed some of them."""
+    at_once = MongoCandidates._claim_alike
+
+    async def too_slow(*call: Any) -> set[str]:
+        await at_once(*call)
+        return set()
+
+    monkeypatch.setattr(MongoCandidates, "_claim_alike", too_slow)
+    candidates, now = sweeping(site.store()).candidates, CLOCK.now()
+    await site.database.docs.insert_many([{"_id": one, "status": "failed"} for one in "abc"])
+    rule = SweepRule(lifecycle=Lifecycle("docs"))
+    pages = candidates.scan(rule, View.FAILED, now, newest_first=False, page=10)
+    found = [each async for page in pages for each in page]
+    claims = [Claim(each, requeued(each, rule, now)) for each in found]
+    won = await candidates.claim(rule, claims, "t", now, timedelta(minutes=1))
+    assert won == {"a", "b", "c"}
+    assert (await site.raw("docs", "a"))["attemptCount"] == 1
+
+
+def requeued(document: Document, rule: SweepRule, now: datetime) -> Requeue:
+    judgement = judge(document, rule, now)
+    assert isinstance(judgement, Requeue)
+    return judgement

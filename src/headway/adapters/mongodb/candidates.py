@@ -202,7 +202,9 @@ class MongoCandidates:
                 if claim.document[ID] in same
             ]
             await collection.bulk_write(updates, ordered=False, session=session)
-        return frozenset(same)
+        # A statement that was given up as too slow may have gone on for a while.
+        ours = {one for one, raw in found.items() if raw.get(CLAIM_TOKEN) == claimer.token}
+        return frozenset(ours.union(same))
 
     async def _give_up(
         self,
