@@ -27,7 +27,7 @@ class CeleryScheduler:
             raise self._error
         try:
             await asyncio.to_thread(self._send, key, delay.total_seconds())
-        except Exception as error:
+        except Exception as error:  # whatever the client of a broker raises; it goes on
             self._error, self._ask_again = error, self._clock.now() + _PAUSE
             raise
         self._error = None

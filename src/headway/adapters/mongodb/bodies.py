@@ -55,7 +55,7 @@ async def _run(body: TransactionBody, transaction: Transaction) -> None:
         if inspect.iscoroutine(answer):
             answer = await answer
         _refuse_what_has_not_run(answer)
-    except BaseException as error:
+    except BaseException as error:  # no body may end the task of all
         task = asyncio.current_task()
         is_cancelled = task is not None and task.cancelling() > 0
         if isinstance(error, Exception) or is_cancelled:  # which is meant for the worker
