@@ -690,6 +690,8 @@ def most():
 async def main():
     engine = open_engine()
     documents = StoredDocuments(engine, CLOCK, CHANCE)
+    # Whoever reads has a connection, and another if that is taken: they are all here now.
+    await asyncio.gather(*(documents.stuck("few") for _ in range(4)))
     for collection, size in ("few", 8_000), ("many", 17_000):
         assert (await documents.stuck(collection)).given_up == size
         async for _ in documents.export(collection, Choice()):
