@@ -31,11 +31,21 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    for item in items:
+        _refuse_a_name_of_chance(item)
     if config.getoption("--chaos"):
         return
     chaos = [item for item in items if item.get_closest_marker("chaos")]
     config.hook.pytest_deselected(items=chaos)
     items[:] = [item for item in items if item not in chaos]
+
+
+def _refuse_a_name_of_chance(item: pytest.Item) -> None:
+    """Two processes that share the tests must call them the same; each orders a set its own way."""
+    call: Any = getattr(item, "callspec", None)
+    for value in call.params.values() if call else ():
+        if isinstance(value, set | frozenset) and len(value) > 1 and str(value) in item.name:
+            raise pytest.UsageError(f"{item.nodeid} has a set in its name. Give it ids=[...].")
 
 
 def pytest_terminal_summary(

@@ -34,7 +34,7 @@ def office(tmp_path: Path) -> ShopFile:
         (["--error", "unreadable"], {*LOST}),
         ([], {*LOST, "theirs"}),
     ],
-    ids=str,
+    ids=["by status", "by id", "by error", "all"],
 )
 def test_export_shows_all_that_was_found(
     office: ShopFile, words: list[str], shown: set[str]
