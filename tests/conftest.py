@@ -25,6 +25,10 @@ _SERVERS: dict[str, type[Server]] = {
 }
 
 
+# Errors that tests make on purpose are nobody's business, also in the processes that they start.
+os.environ["ERROR_REPORTER_TYPE"] = "noop"
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--chaos", action="store_true", help="run the tests marked chaos too")
     parser.addoption("--seed", type=int, help="run this seed of the simulation, and no other")

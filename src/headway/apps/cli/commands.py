@@ -9,6 +9,7 @@ from headway.apps.cli.publish import publish
 from headway.apps.cli.refusals import said_in_one_line
 from headway.apps.cli.run import run as run_command
 from headway.apps.cli.sweep import sweep
+from headway.apps.cli.ui import ui
 from headway.apps.cli.verify import verify
 
 app = typer.Typer(
@@ -30,6 +31,7 @@ app.add_typer(uptime.app, name="uptime")
 app.command(name="publish")(publish)
 app.command(name="run")(run_command)
 app.command(name="sweep")(sweep)
+app.command(name="ui")(ui)
 app.command(name="verify")(verify)
 
 

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from headway.adapters.reporting.http import URL as ERRORS_URL
 from headway.assembly.settings import (
     SEQUENCES,
     SERVICES,
@@ -75,7 +76,8 @@ def _engine() -> dict[str, str]:
         SEQUENCES: hidden(settings.get(SEQUENCES) or _in_file(engine)),
         SERVICES: settings.get(SERVICES) or "none",
         "METRICS_BACKEND": settings.get("METRICS_BACKEND") or "noop",
-        "ERROR_REPORTER_TYPE": settings.get("ERROR_REPORTER_TYPE") or "noop",
+        "ERROR_REPORTER_TYPE": settings.get("ERROR_REPORTER_TYPE") or "http",
+        "ERROR_REPORTER_URL": hidden(settings.get("ERROR_REPORTER_URL") or ERRORS_URL),
     }
 
 

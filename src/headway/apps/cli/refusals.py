@@ -9,7 +9,10 @@ from headway.apps.cli.codes import CANNOT_GO_ON
 from headway.core.errors import ConfigurationError
 from headway.core.extras import cure
 
-_OF_EXTRAS = {"asyncpg", "fastapi", "httpx", "prometheus_client", "uvicorn"}
+_EXTRA_OF = {
+    **dict.fromkeys(("asyncpg", "fastapi", "httpx", "prometheus_client", "uvicorn"), "ledger"),
+    **dict.fromkeys(("jinja2", "starlette"), "ui"),
+}
 
 
 @contextmanager
@@ -23,9 +26,9 @@ def said_in_one_line() -> Iterator[None]:
         which = "".join(f" ({note})" for note in getattr(error, "__notes__", ()))
         _refuse(f"the database cannot be used: {error}{which}")
     except ModuleNotFoundError as missing:
-        if missing.name not in _OF_EXTRAS:
+        if missing.name not in _EXTRA_OF:
             raise
-        _refuse(f"this command needs {missing.name}: {cure('ledger')}")
+        _refuse(f"this command needs {missing.name}: {cure(_EXTRA_OF[missing.name])}")
 
 
 def _refuse(why: str) -> None:

@@ -1,0 +1,105 @@
+"""Reports of errors, kept in an SQLite file of their own."""
+
+import sqlite3
+import threading
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+
+from headway.core.error_report import ErrorFilter, ErrorReport, ErrorStats, KeptError
+from headway.core.errors import ConfigurationError
+
+MOST = 10_000
+_TABLES = """
+create table if not exists errors (
+    number integer primary key autoincrement, error_id text not null unique, at real not null,
+    service text not null, level text not null, error_type text, report blob not null
+);
+create index if not exists errors_by_service on errors (service, number);
+create index if not exists errors_by_level on errors (level, number);
+create index if not exists errors_by_type on errors (error_type, number);
+"""
+
+
+class SqliteErrorBook:
+    """Keeps the newest reports; a lock makes its one connection fit for all threads."""
+
+    def __init__(self, path: Path, *, most: int = MOST) -> None:
+        self._most = most
+        self._lock = threading.Lock()
+        try:
+            self._file = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
+            self._file.execute("pragma journal_mode = wal")
+            self._file.executescript(_TABLES)
+        except sqlite3.Error as error:
+            raise ConfigurationError(
+                f"HEADWAY_ERRORS={str(path)!r} cannot be used ({error}): name a file that you may "
+                "write to, in a folder that is there"
+            ) from None
+
+    def add(self, report: ErrorReport, error_id: str, now: datetime) -> None:
+        body = msgspec.json.encode(report)
+        row = (error_id, now.timestamp(), report.service, report.level, report.error_type, body)
+        with self._lock, self._file:
+            self._file.execute("begin immediate")
+            made = self._file.execute(
+                "insert into errors (error_id, at, service, level, error_type, report)"
+                " values (?, ?, ?, ?, ?, ?)",
+                row,
+            )
+            newest = made.lastrowid or 0
+            self._file.execute("delete from errors where number <= ?", (newest - self._most,))
+
+    def find(
+        self, which: ErrorFilter, *, limit: int, offset: int
+    ) -> tuple[Sequence[KeptError], int]:
+        asked = {name: value for name, value in msgspec.structs.asdict(which).items() if value}
+        where = " where " + " and ".join(f"{name} = ?" for name in asked) if asked else ""
+        with self._lock:
+            (total,) = self._file.execute(
+                f"select count(*) from errors{where}",  # noqa: S608 (names of columns only)
+                (*asked.values(),),
+            ).fetchone()
+            rows = self._file.execute(
+                f"select error_id, at, report from errors{where}"  # noqa: S608 (the same)
+                " order by number desc limit ? offset ?",
+                (*asked.values(), limit, offset),
+            ).fetchall()
+        return [_kept(*row) for row in rows], total
+
+    def get(self, error_id: str) -> KeptError | None:
+        with self._lock:
+            row = self._file.execute(
+                "select error_id, at, report from errors where error_id = ?", (error_id,)
+            ).fetchone()
+        return None if row is None else _kept(*row)
+
+    def stats(self) -> ErrorStats:
+        return ErrorStats(
+            total_errors=sum(self._count("level").values()),
+            by_service=self._count("service"),
+            by_level=self._count("level"),
+            by_type=self._count("error_type"),
+        )
+
+    def close(self) -> None:
+        with self._lock:
+            self._file.close()
+
+    def _count(self, column: str) -> dict[str, int]:
+        with self._lock:
+            rows = self._file.execute(
+                f"select coalesce({column}, 'unknown'), count(*) from errors"  # noqa: S608 (ours)
+                " group by 1 order by 2 desc, 1"
+            ).fetchall()
+        return dict(rows)
+
+
+def _kept(error_id: str, at: float, report: bytes) -> KeptError:
+    return KeptError(
+        error_id=error_id,
+        timestamp=datetime.fromtimestamp(at, UTC),
+        report=msgspec.json.decode(report, type=ErrorReport),
+    )

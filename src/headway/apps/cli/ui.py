@@ -1,0 +1,33 @@
+"""`headway ui`: pages for people."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from headway.apps.cli.logs import LogFormat, write_logs
+from headway.assembly.settings import environment
+
+ERRORS = "HEADWAY_ERRORS"
+_FILE = "headway-errors.db"
+
+
+def ui(
+    host: Annotated[
+        str, typer.Option(metavar="ADDRESS", help="Address to listen on.")
+    ] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option(metavar="NUMBER", min=0, max=65_535, help="Port; 0 takes any.")
+    ] = 8081,
+    errors: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help=f"Where errors are kept. [default: {ERRORS}, or {_FILE}]"
+        ),
+    ] = None,
+) -> None:
+    """Serve the page of errors (/ui), and take reports of errors (POST /api/errors)."""
+    from headway.apps.web.serving import serve  # noqa: PLC0415 (a fast start of the others)
+
+    write_logs(LogFormat.AUTO)
+    serve(host=host, port=port, errors=errors or Path(environment().get(ERRORS) or _FILE))

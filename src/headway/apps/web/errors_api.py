@@ -1,0 +1,117 @@
+"""The API of error reports: take them in, and give them back."""
+
+import uuid
+from typing import Any
+
+import msgspec
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from headway.core.error_report import LEVELS, ErrorFilter, Level, read_report
+from headway.ports.clock import Clock
+from headway.ports.error_book import ErrorBook
+
+LARGEST_BODY = 1_000_000
+MOST_AT_ONCE = 1_000
+USUAL = 100
+
+
+class ErrorsApi:
+    """`/api/errors` and `/api/stats` over a book of errors."""
+
+    def __init__(self, book: ErrorBook, clock: Clock) -> None:
+        self._book = book
+        self._clock = clock
+
+    def routes(self) -> list[Route]:
+        return [
+            Route("/api/errors", self.take, methods=["POST"]),
+            Route("/api/errors", self.list, methods=["GET"]),
+            Route("/api/errors/{error_id}", self.one, methods=["GET"]),
+            Route("/api/stats", self.stats, methods=["GET"]),
+        ]
+
+    async def take(self, request: Request) -> Response:
+        # Another site's page may make a browser send a plain form here, but not JSON.
+        if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
+            return refusal(415, "send JSON, with Content-Type: application/json")
+        body = await _bounded_body(request)
+        if body is None:
+            return refusal(413, f"a report has at most {LARGEST_BODY:,} bytes")
+        try:
+            report = read_report(body)
+        except ValueError as error:
+            return refusal(400, str(error))
+        error_id = str(uuid.uuid4())
+        await run_in_threadpool(self._book.add, report, error_id, self._clock.now())
+        return JSONResponse({"status": "ok", "error_id": error_id}, 201)
+
+    async def list(self, request: Request) -> Response:
+        try:
+            which, limit, offset = read_query(request)
+        except ValueError as error:
+            return refusal(400, str(error))
+        found, total = await run_in_threadpool(self._book.find, which, limit=limit, offset=offset)
+        errors = [kept.flat() for kept in found]
+        return _json({"errors": errors, "total": total, "limit": limit, "offset": offset})
+
+    async def one(self, request: Request) -> Response:
+        error_id = request.path_params["error_id"]
+        kept = await run_in_threadpool(self._book.get, error_id)
+        if kept is None:
+            return refusal(404, f"there is no error {error_id}, or no longer")
+        return _json(kept.flat())
+
+    async def stats(self, _: Request) -> Response:
+        return _json(msgspec.structs.asdict(await run_in_threadpool(self._book.stats)))
+
+
+def refusal(status: int, why: str) -> Response:
+    return JSONResponse({"status": "error", "error": why}, status)
+
+
+def read_query(request: Request) -> tuple[ErrorFilter, int, int]:
+    """Read which errors are asked for; ValueError names what cannot be used."""
+    asked = request.query_params
+    which = ErrorFilter(
+        service=asked.get("service") or None,
+        level=_level(asked.get("level")),
+        error_type=asked.get("error_type") or None,
+    )
+    limit = _number(request, "limit", USUAL, low=1, high=MOST_AT_ONCE)
+    return which, limit, _number(request, "offset", 0, low=0, high=10**9)
+
+
+def _level(text: str | None) -> Level | None:
+    for level in LEVELS:
+        if text == level:
+            return level
+    if text:
+        raise ValueError(f"level={text[:40]!r} is not accepted: use {', '.join(LEVELS)}")
+    return None
+
+
+def _number(request: Request, name: str, usual: int, *, low: int, high: int) -> int:
+    text = request.query_params.get(name)
+    if text is None or not text:
+        return usual
+    # isdecimal alone would take any length, and int() refuses those of thousands of digits.
+    if not (text.isascii() and text.isdecimal() and len(text) < 12 and low <= int(text) <= high):  # noqa: PLR2004
+        raise ValueError(f"{name}={text[:40]!r} is not accepted: use {low} to {high}")
+    return int(text)
+
+
+async def _bounded_body(request: Request) -> bytes | None:
+    body = bytearray()
+    async for part in request.stream():
+        body += part
+        if len(body) > LARGEST_BODY:
+            return None
+    return bytes(body)
+
+
+def _json(value: Any) -> Response:
+    # msgspec, for a context may hold what the standard library would write as NaN.
+    return Response(msgspec.json.encode(value), media_type="application/json")

@@ -1,0 +1,88 @@
+"""`/ui`: the errors that were reported, for a person to look through."""
+
+from typing import Any
+from urllib.parse import urlencode
+
+import msgspec
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.routing import Route
+
+from headway.apps.web.errors_api import read_query, refusal
+from headway.core.error_report import LEVELS, KeptError
+from headway.ports.error_book import ErrorBook
+
+_PAGE = 50
+
+
+class ErrorsPage:
+    """Shows the newest errors first, a page at a time; every text from outside is escaped."""
+
+    def __init__(self, book: ErrorBook) -> None:
+        self._book = book
+        templates = Environment(
+            loader=PackageLoader("headway.apps.web"),
+            autoescape=True,
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+        )
+        self._page = templates.get_template("errors.html")
+
+    def routes(self) -> list[Route]:
+        return [Route("/ui", self.show), Route("/", self.health)]
+
+    async def health(self, request: Request) -> Response:
+        """Say that it is well; send a browser on to the page."""
+        if "text/html" in request.headers.get("accept", ""):
+            return RedirectResponse("ui")
+        stats = await run_in_threadpool(self._book.stats)
+        body = msgspec.json.encode({"status": "ok", "total_errors": stats.total_errors})
+        return Response(body, media_type="application/json")
+
+    async def show(self, request: Request) -> Response:
+        try:
+            which, _, offset = read_query(request)
+        except ValueError as error:
+            return refusal(400, str(error))
+        stats = await run_in_threadpool(self._book.stats)
+        found, total = await run_in_threadpool(self._book.find, which, limit=_PAGE, offset=offset)
+        asked = {name: value for name, value in msgspec.structs.asdict(which).items() if value}
+
+        def link(**changes: Any) -> str:
+            terms = {**asked, **changes}
+            return "?" + urlencode({name: value for name, value in terms.items() if value})
+
+        page = self._page.render(
+            stats=stats,
+            by_level=[(each, stats.by_level[each]) for each in LEVELS if each in stats.by_level],
+            asked=asked,
+            errors=[_row(kept) for kept in found],
+            first=offset + 1,
+            last=offset + len(found),
+            total=total,
+            link=link,
+            newer=link(offset=max(0, offset - _PAGE)) if offset else None,
+            older=link(offset=offset + _PAGE) if offset + _PAGE < total else None,
+        )
+        return HTMLResponse(page)
+
+
+def _row(kept: KeptError) -> dict[str, Any]:
+    report, context = kept.report, kept.report.context
+    return {
+        "id": kept.error_id,
+        "at": f"{kept.timestamp:%Y-%m-%d %H:%M:%SZ}",
+        "service": report.service,
+        "level": report.level,
+        "type": report.error_type or "",
+        "message": report.message,
+        "trace": report.stack_trace,
+        "context": None if not context else _indented(context),
+    }
+
+
+def _indented(context: dict[str, Any]) -> str:
+    return msgspec.json.format(msgspec.json.encode(context), indent=2).decode()
