@@ -1,6 +1,7 @@
 """Documents of PostgreSQL that are nested too deeply: shown, left alone, removed by a person."""
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import pytest
 
@@ -37,6 +38,9 @@ async def test_what_is_nested_too_deeply_is_shown_and_removed(harness: PostgresH
     pages = desk.browse(RULE.lifecycle, [State.FOREIGN], page=2)
     found = [each async for page in pages for each in page]
     assert [each["_id"] for each in found] == ["changed", "deep", "foreign"]
+    flagged = replace(RULE.lifecycle, flag="done")
+    pages = desk.browse(flagged, [State.FOREIGN], page=2)
+    assert [each["_id"] async for page in pages for each in page] == ["changed", "deep"]
     fetched = await engine.documents.fetch("docs", ["deep", "changed", "foreign"])
     assert sorted(fetched.values(), key=lambda each: str(each["_id"])) == found
     assert fetched["deep"][UNREADABLE] == DEEP

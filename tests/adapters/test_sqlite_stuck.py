@@ -88,24 +88,26 @@ class Explaining:
     def __init__(self, readers: Any) -> None:
         self._readers = readers
         self.plans: list[str] = []
+        self.statements: set[str] = set()
 
     async def run(self, read: Callable[[Any], T]) -> T:
         def explained(connection: sqlite3.Connection) -> T:
-            return read(_Explained(connection, self.plans))
+            return read(_Explained(connection, self))
 
         found: T = await self._readers.run(explained)
         return found
 
 
 class _Explained:
-    def __init__(self, connection: sqlite3.Connection, plans: list[str]) -> None:
+    def __init__(self, connection: sqlite3.Connection, explaining: Explaining) -> None:
         self._connection = connection
-        self._plans = plans
+        self._explaining = explaining
 
-    def execute(self, statement: str, values: tuple[Any, ...] = ()) -> sqlite3.Cursor:
+    def execute(self, statement: str, values: Any = ()) -> sqlite3.Cursor:
+        self._explaining.statements.add(statement)
         answer = self._connection.execute(statement, values)  # which sees what others have made
         rows = self._connection.execute(f"explain query plan {statement}", values)
-        self._plans.extend(row[3] for row in rows)
+        self._explaining.plans.extend(row[3] for row in rows)
         return answer
 
 
@@ -125,6 +127,35 @@ async def test_nothing_is_read_but_what_is_in_a_view(store: SqliteStore, rule: S
     assert explaining.plans
     for plan in explaining.plans:  # the times at which documents were made are in no index
         assert plan.startswith(("SEARCH headway_documents USING INDEX", "USE TEMP B-TREE")), plan
+
+
+async def test_each_count_asks_in_the_same_words(store: SqliteStore) -> None:
+    """A connection keeps the last 256 statements, and these are some 30 kB each."""
+    explaining: Any = Explaining(store._readers)
+    candidates = SqliteCandidates(store._writer, explaining)
+    await candidates.tally(PLAIN, NOW)
+    first = set(explaining.statements)
+    await candidates.tally(PLAIN, NOW + timedelta(minutes=1))
+    assert explaining.statements == first
+
+
+async def test_the_index_of_an_older_headway_is_dropped(store: SqliteStore, tmp_path: Path) -> None:
+    old, theirs = "headway_stuck_645faf436bfcea19", "headway_stuck_of_others"
+    with closing(sqlite3.connect(tmp_path / "store.db")) as connection, connection:
+        for name in (old, theirs):
+            connection.execute(f"create index {name} on headway_documents (body)")
+
+    def indexes() -> set[str]:
+        with closing(sqlite3.connect(tmp_path / "store.db")) as connection:
+            found = connection.execute("select name from sqlite_master where type = 'index'")
+            return {name for (name,) in found}
+
+    await candidates_of(store).prepare([FLAGGED])
+    assert {old, theirs} <= indexes()
+    for _ in range(2):
+        await candidates_of(store).prepare([PLAIN, PLAIN])
+        assert indexes() & {old, theirs} == {theirs}
+        assert indexes() > set(Expressions(PLAIN.lifecycle).indexes())
 
 
 async def test_a_scan_holds_up_nobody_between_its_pages(store: SqliteStore) -> None:

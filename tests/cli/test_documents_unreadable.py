@@ -77,3 +77,32 @@ def test_purging_all_that_was_given_up_does_not_touch_it(office: ShopFile) -> No
     office("documents", "purge", "messages", "--all", "--yes")
     left = office("documents", "export", "messages", "--error", "unreadable")
     assert len(left.stdout.splitlines()) == len(LOST)
+
+
+def test_where_nothing_can_be_read_the_collection_is_there_all_the_same(office: ShopFile) -> None:
+    done = office("documents", "stuck", "letters")
+    assert (done.exit_code, "There is no document in letters" in done.output) == (1, True)
+    with sqlite3.connect(office.path) as file:
+        file.execute("update headway_documents set collection = 'letters' where id = 'text'")
+    file.close()
+    done = office("documents", "stuck", "letters")
+    assert (done.exit_code, "There is no document" in done.output) == (0, False), done.output
+    assert "1 foreign" in done.output
+
+
+def test_they_are_counted_too_where_a_flag_says_what_is_processed(
+    office: ShopFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = f"flagged_{office.folder.name.replace('-', '_')}"
+    (office.folder / f"{module}.py").write_text(
+        "from headway import Lifecycle, Service\n"
+        'reading = Service("reading", lifecycles=[Lifecycle("messages", flag="read")])\n'
+    )
+    monkeypatch.syspath_prepend(office.folder)
+    office.put("messages", "done", read=True)
+    done = office("documents", "stuck", "messages", "--service", f"{module}:reading")
+    assert done.exit_code == 0, done.output
+    assert "     2 foreign: " in done.output  # whatever the status of the others is
+    everything = ("--status", "foreign", "--service", f"{module}:reading")
+    found = office("documents", "export", "messages", *everything).stdout.splitlines()
+    assert {json.loads(line)["_id"] for line in found} == LOST.keys()

@@ -429,6 +429,30 @@ async def test_no_event_is_run_for_a_document_that_has_had_all_its_attempts() ->
     assert ran == ["0", "1", "2", "anew"]
 
 
+async def test_the_number_of_sweepers_rules_what_they_send_and_the_lifecycle_all_else() -> None:
+    service = Service("s", lifecycles=[Lifecycle("docs", max_attempts=2)])
+    ran: list[str] = []
+
+    @service.on("Made", documents=("docs", "ids"))
+    async def handle(event: Any, work: Any) -> None:
+        ran.append(event.event_id)
+        raise ValueError("it cannot be read")
+
+    trial = Trial(service)
+    await trial.put("docs", {"_id": "a"})
+    for number in range(3):
+        await trial.publish("Made", {"ids": ["a"]}, event_id=f"{number}")
+        await trial.run()
+    assert ran == ["0", "1"]
+    for _ in range(3):
+        await trial.clock.wait(2 * HOUR)
+        await trial.sweep(SweepSettings(max_attempts={"DOCS": 4}))
+        await trial.run()
+    (document,) = await trial.documents("docs")
+    assert (len(ran), document["attemptCount"]) == (4, 4)
+    assert document["status"] == "failed_max_retries"
+
+
 async def test_a_status_of_somebody_else_stays_as_it_is() -> None:
     service = Service("s")
     ran: list[str] = []

@@ -511,6 +511,10 @@ async def test_the_history_is_of_changes_the_newest_first(bench: Bench) -> None:
     latest = await bench.operator.history(limit=3)
     assert [note["ids"] for note in latest] == [["m4"], ["m3"], ["m2"]]
     assert {note["outcome"] for note in latest} == {"complete"}
+    killed = {**latest[0], "change": "x", "outcome": "intended", "at": bench.ago(timedelta())}
+    await bench.desk.note(killed)  # of which there is one note only
+    latest = await bench.operator.history(limit=2)
+    assert [note["outcome"] for note in latest] == ["intended", "complete"]
 
 
 async def test_notes_of_one_instant_may_come_in_any_order(bench: Bench) -> None:
@@ -608,6 +612,55 @@ async def test_an_error_in_the_middle_is_noted_as_such(bench: Bench) -> None:
     assert (note["outcome"], note["done"], note["chosen"]) == ("stopped", PAGE, PAGE + 1)
     assert note["why"] == "ConnectionError: the store is away"
     assert len(await bench.ids(status="pending")) == PAGE
+
+
+class UnspeakableError(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("it cannot be said")
+
+
+@pytest.mark.parametrize(
+    ("error", "why"),
+    [
+        (ConnectionError("no password=s3cret here"), "ConnectionError: no password=*** here"),
+        (UnspeakableError(), "UnspeakableError: "),
+    ],
+    ids=["secret", "unspeakable"],
+)
+async def test_whatever_ends_a_change_is_noted_without_secrets(
+    bench: Bench, error: Exception, why: str
+) -> None:
+    await bench.give_up("a")
+    notes = 0
+
+    def meddle(call: str) -> None:
+        nonlocal notes
+        notes += call == "note"
+        if call == "change" or notes == 4:
+            raise error
+
+    meddled(bench, meddle)
+    with pytest.raises(type(error)):
+        await bench.decide(Decision.RESET)
+    (note,) = await bench.operator.history()
+    assert note["why"] == why
+    with pytest.raises(type(error)) as ended:  # and this time not even that can be noted
+        await bench.decide(Decision.RESET)
+    assert ended.value.__notes__ == [f"what came of it could not be noted either: {why}"]
+
+
+async def test_who_put_documents_away_is_found_among_all_changes(bench: Bench) -> None:
+    for one in "abcdefg":
+        await bench.give_up(one)
+        await bench.decide(Decision.ARCHIVE, Choice(ids=[one]))
+        bench.trial.clock.advance(HOUR)
+    await bench.give_up("z")
+    await bench.decide(Decision.RESET)
+    found = await bench.operator.archivings("messages")
+    assert [(each["who"], each["ids"]) for each in found] == [
+        ("ann@desk", [one]) for one in "gfedc"
+    ]
+    assert await bench.operator.archivings("chunks") == []
 
 
 async def test_a_change_that_is_cancelled_is_noted_as_such(bench: Bench) -> None:

@@ -41,7 +41,7 @@ class Board:
     async def push(self, figures: SweepFigures) -> None:
         await self._clock.wait(self._takes)
         if self.is_away:
-            raise ConnectionRefusedError("nobody at home")
+            raise ConnectionRefusedError("nobody at home, token=s3cret")
         self.shown.append(figures)
 
     @property
@@ -254,6 +254,7 @@ async def test_a_push_leaves_the_turn_to_others_also_if_it_failed(
     (line,) = caplog.records
     assert line.levelname == "WARNING"
     assert line.getMessage().startswith("the board did not take the metrics of this sweep (nobody")
+    assert "s3cret" not in line.getMessage()
     assert await bench.sweeping.leases.hold(PUSHING, "somebody else", HOUR)
 
 

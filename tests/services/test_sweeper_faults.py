@@ -279,7 +279,7 @@ async def test_one_bad_collection_does_not_end_the_run(yard: Yard) -> None:
 
     def scan(rule: Any, *args: Any, **settings: Any) -> Any:
         if rule.collection == "archives":
-            raise OSError("the index is corrupt")
+            raise OSError("the index is corrupt: token=s3cret")
         return inner.scan(rule, *args, **settings)
 
     await yard.put("messages", lost())
@@ -287,6 +287,7 @@ async def test_one_bad_collection_does_not_end_the_run(yard: Yard) -> None:
     ended = await yard.sweep(parsing(), chunking(), engine=engine)
     archives, messages = ended.collections
     assert archives.errors == {"OSError": 1}
+    assert archives.broken_by == "OSError: the index is corrupt: token=***"
     assert (messages.requeued, messages.errors) == (1, {})
     assert ended.status is Status.FAILURE
     totals = await yard.totals()
@@ -318,11 +319,14 @@ async def test_a_store_that_is_away_leaves_every_gauge_unknown(quick: Yard) -> N
 
 async def test_a_bus_that_is_away_leaves_the_gauges_known(quick: Yard) -> None:
     async def open_bus(queues: Any) -> None:
-        raise ConnectionRefusedError("nobody is there")
+        raise ConnectionRefusedError("nobody is at amqp://me:s3cret@there")
 
     await quick.put("messages", lost())
     ended = await quick.sweep(chunking(), engine=with_bus(quick.engine, open=open_bus))
     assert ended.status is Status.FAILURE
+    assert ended.collections[0].broken_by == (
+        "ConnectionRefusedError: nobody is at amqp://me:***@there"
+    )
     assert ended.errors == {"ConnectionRefusedError": 1}
     assert ended.collections[0].tally is not None
     assert ended.collections[0].tally.stuck == 1

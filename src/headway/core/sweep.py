@@ -40,11 +40,6 @@ from headway.core.lifecycle import Lifecycle, State
 from headway.core.travel import instant
 from headway.core.writes import ID, Document
 
-__all__ = [
-    "FARTHEST_CLAIM", "GiveUp", "Judgement", "Leave", "Requeue", "SweepRule", "Why",
-    "backoff_ends", "claimed", "given_back", "given_up", "judge", "watched",
-]  # fmt: skip
-
 _ZERO = timedelta()
 
 

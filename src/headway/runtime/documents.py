@@ -20,7 +20,7 @@ from headway.ports.clock import Clock
 from headway.ports.engine import Engine, Sweeping
 from headway.runtime.documents_changing import Changing
 from headway.runtime.documents_choosing import Choice, pages
-from headway.runtime.documents_history import History, read_history
+from headway.runtime.documents_history import History, read_archivings, read_history
 from headway.runtime.documents_report import DocumentsReport, OnReport
 from headway.runtime.documents_stuck import StuckReport, look
 from headway.runtime.sweep_targets import Target
@@ -69,8 +69,9 @@ class StoredDocuments:
         self.is_swept = is_swept
 
     async def exists(self, collection: str) -> bool:
-        """Say whether there is any document in a collection."""
-        return bool(await self._documents.find(collection, {}, 1))
+        """Say whether there is anything in a collection, even if nobody can read it."""
+        found = await self._documents.find(collection, {}, 1)
+        return bool(found) or collection in await self.collections()
 
     async def collections(self) -> Sequence[str]:
         """Name the collections in which there is a document."""
@@ -169,6 +170,10 @@ class StoredDocuments:
     async def history(self, limit: int = 20) -> Sequence[Document]:
         """Give the latest changes, the newest first: who did what, and what came of it."""
         return await read_history(self._sweeping.desk, limit)
+
+    async def archivings(self, collection: str, limit: int = 5) -> Sequence[Document]:
+        """Give the latest changes by which documents of a collection were put away, likewise."""
+        return await read_archivings(self._sweeping.desk, collection, limit)
 
 
 def _refuse_in_archive(decision: Decision, collection: str) -> None:

@@ -8,6 +8,9 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
+from headway.core.decision import Decision
+from headway.core.failure import note, words
+from headway.core.secrets import hidden
 from headway.core.showing import shown
 from headway.core.travel import instant
 from headway.core.writes import Document
@@ -16,6 +19,9 @@ from headway.ports.desk import DocumentDesk
 from headway.runtime.documents_report import DocumentsReport
 
 _LOG = logging.getLogger("headway.operator")
+
+_LOOKED_AT = 200
+"""Changes, for those of one kind."""
 
 INTENDED, COMPLETE, STOPPED = "intended", "complete", "stopped"
 """What a note says of its change: not begun, or not ended; carried out; ended by an error."""
@@ -37,9 +43,9 @@ class History:
             yield
         except BaseException as error:
             try:
-                await self._note(change, report, STOPPED, why=f"{type(error).__name__}: {error}")
+                await self._note(change, report, STOPPED, why=_said(error))
             except Exception as also:  # noqa: BLE001 (the first note is there, and says enough)
-                error.add_note(f"what came of it could not be noted either: {also}")
+                note(error, f"what came of it could not be noted either: {_said(also)}")
             raise
         await self._note(change, report, COMPLETE)
 
@@ -70,6 +76,10 @@ class History:
                 _log(entry)
 
 
+def _said(error: BaseException) -> str:
+    return f"{type(error).__name__}: {hidden(words(error))}"
+
+
 def _log(entry: Mapping[str, Any]) -> None:
     _LOG.info(
         "%s of %s by %s: %d of %d documents (%s), %s",
@@ -95,8 +105,15 @@ def _log(entry: Mapping[str, Any]) -> None:
 async def read_history(desk: DocumentDesk, limit: int) -> Sequence[Document]:
     """Give the latest changes, the newest first, each by the note of how it ended, if it did."""
     latest: dict[str, Document] = {}
-    for note in await desk.notes(2 * limit):  # of each change there are at most two
-        change = str(note.get("change"))
-        if change not in latest or note.get("outcome") != INTENDED:
-            latest[change] = note
+    for each in await desk.notes(2 * limit):  # of each change there are at most two
+        change = str(each.get("change"))
+        if change not in latest or each.get("outcome") != INTENDED:
+            latest[change] = each
     return list(latest.values())[:limit]
+
+
+async def read_archivings(desk: DocumentDesk, collection: str, limit: int) -> Sequence[Document]:
+    """Give the latest changes by which documents of a collection were put away, likewise."""
+    archived = {"what": Decision.ARCHIVE.value, "collection": collection}
+    latest = await read_history(desk, _LOOKED_AT)
+    return [each for each in latest if archived.items() <= each.items()][:limit]

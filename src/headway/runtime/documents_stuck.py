@@ -96,7 +96,7 @@ class StuckReport:
     young: int = 0
     """Never attempted, and too young to be called stuck."""
     foreign: int = 0
-    """With a status that is not one of ours; counted up to `MOST_FOREIGN`."""
+    """With a status that is not one of ours, or no documents; counted up to `MOST_FOREIGN`."""
     first_stuck: list[Standing] = field(default_factory=list)
     """The oldest first: by the last attempt, or by when it was made, where there was none."""
     first_given_up: list[Standing] = field(default_factory=list)
@@ -132,8 +132,6 @@ async def look(
 
 
 async def _foreign(sweeping: Sweeping, lifecycle: Lifecycle) -> int:
-    if lifecycle.flag is not None:
-        return 0  # whatever the status is, the flag decides
     found = 0
     async for page in sweeping.desk.browse(lifecycle, [State.FOREIGN], page=PAGE):
         found += len(page)

@@ -163,7 +163,7 @@ class Collections:
         try:
             return await self._sweeping.candidates.tally(target.rule, self._clock.now())
         except Exception as error:  # noqa: BLE001 (unknown, and never 0)
-            _LOG.debug("What is stuck in %s is unknown: %s", target.collection, error)
+            _LOG.debug("What is stuck in %s is unknown: %s", target.collection, said(error))
             return None
 
 

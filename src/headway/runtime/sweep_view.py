@@ -13,6 +13,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from headway.core.facts import Fact
+from headway.core.failure import words
 from headway.core.secrets import hidden
 from headway.core.sweep import SweepRule
 from headway.core.sweep_facts import SweepEnded
@@ -146,7 +147,7 @@ class SweepView:
             _LOG.warning(
                 "%s did not take the metrics of this sweep (%s): the next push brings them",
                 gateway,
-                error,
+                hidden(words(error)),
             )
         finally:
             with suppress(Exception):  # whatever a driver raises: it ends by itself
@@ -184,6 +185,6 @@ class SweepView:
             _LOG.warning(
                 "The store could not be asked what is stuck (%s: %s): metrics say unknown",
                 type(error).__name__,
-                hidden(str(error)) or "no answer in time",
+                hidden(words(error)) or "no answer in time",
             )
         self._was_up = error is None

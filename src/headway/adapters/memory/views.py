@@ -8,6 +8,7 @@ from headway.core.document import (
     CLAIM_TOKEN,
     CLAIM_UNTIL,
     FARTHEST_AHEAD,
+    FARTHEST_CLAIM,
     LAST_ATTEMPT_TIME,
     LEASE_TOKEN,
     LEASE_UNTIL,
@@ -15,7 +16,7 @@ from headway.core.document import (
     past,
 )
 from headway.core.lifecycle import State
-from headway.core.sweep import FARTHEST_CLAIM, SweepRule
+from headway.core.sweep import SweepRule
 from headway.core.writes import Document
 from headway.ports.candidates import View
 

@@ -18,6 +18,7 @@ from headway.core.document import (
     CLAIM_TOKEN,
     CLAIM_UNTIL,
     FARTHEST_AHEAD,
+    FARTHEST_CLAIM,
     LAST_ATTEMPT_TIME,
     LAST_FAILED_AT,
     LEASE_TOKEN,
@@ -28,7 +29,7 @@ from headway.core.document import (
 )
 from headway.core.errors import ConfigurationError
 from headway.core.lifecycle import Lifecycle, State
-from headway.core.sweep import FARTHEST_CLAIM, SweepRule
+from headway.core.sweep import SweepRule
 from headway.core.writes import ID
 from headway.ports.candidates import View
 

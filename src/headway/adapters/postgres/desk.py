@@ -11,7 +11,14 @@ import msgspec
 from headway.adapters.postgres.link import Link
 from headway.adapters.postgres.selecting import AsRead
 from headway.adapters.postgres.values import document, json_text
-from headway.adapters.postgres.views import TABLE, given_up_id, in_state, quoted, text_of
+from headway.adapters.postgres.views import (
+    TABLE,
+    given_up_id,
+    has_flag,
+    in_state,
+    quoted,
+    text_of,
+)
 from headway.core.document import STATUS, moment
 from headway.core.lifecycle import Lifecycle, State
 from headway.core.unreadable import UNREADABLE, is_stand_in
@@ -118,7 +125,9 @@ def _page(lifecycle: Lifecycle, states: frozenset[State]) -> str:
             states |= {State.PENDING, State.FAILED}  # by times, which it may read differently
         named = " or ".join(f"({in_state(lifecycle, state)})" for state in sorted(states))
         wanted = f"and ({named})"
-    elif lifecycle.flag is None and State.PROCESSED not in states:
+    elif State.PROCESSED not in states and lifecycle.flag is not None:
+        wanted = f"and not {has_flag(lifecycle.flag)}"
+    elif State.PROCESSED not in states:
         words = ", ".join(map(quoted, lifecycle.processed_words))
         wanted = f"and coalesce({text_of(STATUS)} not in ({words}), true)"
     return f"""

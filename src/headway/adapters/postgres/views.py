@@ -16,6 +16,7 @@ from headway.core.document import (
     CLAIM_TOKEN,
     CLAIM_UNTIL,
     FARTHEST_AHEAD,
+    FARTHEST_CLAIM,
     LAST_ATTEMPT_TIME,
     LAST_FAILED_AT,
     LEASE_TOKEN,
@@ -23,7 +24,7 @@ from headway.core.document import (
     STATUS,
 )
 from headway.core.lifecycle import Lifecycle, State
-from headway.core.sweep import FARTHEST_CLAIM, SweepRule
+from headway.core.sweep import SweepRule
 from headway.ports.candidates import View
 
 TABLE = "headway_documents"
@@ -54,6 +55,11 @@ ATTEMPTED = f"coalesce({time_of(LAST_ATTEMPT_TIME)}, {_NEVER})"
 """By which views are ordered: what was never attempted, or nobody knows when, is the oldest."""
 
 
+def has_flag(flag: str) -> str:
+    """Ask whether a field is true; where there is no such field, it is not."""
+    return f"coalesce(body -> {quoted(flag)} = 'true'::jsonb, false)"
+
+
 def in_state(lifecycle: Lifecycle, state: State) -> str:
     """Say of an open state, or of what was given up, what `Lifecycle.state` says."""
     status, flag = text_of(STATUS), lifecycle.flag
@@ -65,7 +71,7 @@ def in_state(lifecycle: Lifecycle, state: State) -> str:
             State.FAILED: f"{status} = {failed}",
             State.GIVEN_UP: f"{status} = {given_up}",
         }[state]
-    done = f"coalesce(body -> {quoted(flag)} = 'true'::jsonb, false)"
+    done = has_flag(flag)
     failed_last = f"coalesce({time_of(LAST_FAILED_AT)} >= {ATTEMPTED}, false)"
     ended = f"coalesce({status} in ({failed}, {given_up}), false)"
     return {

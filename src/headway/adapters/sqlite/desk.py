@@ -128,7 +128,9 @@ def _page(lifecycle: Lifecycle, states: Sequence[State]) -> str:
     if not words & {State.PROCESSED, State.FOREIGN}:
         named = ", ".join(f"'{state}'" for state in sorted(words))
         wanted = f"and +({Expressions(lifecycle).stage}) in ({named})"
-    elif lifecycle.flag is None and State.PROCESSED not in words:
+    elif State.PROCESSED not in words and lifecycle.flag is not None:
+        wanted = f"and coalesce(not {Expressions(lifecycle).flag}, true)"
+    elif State.PROCESSED not in words:
         done = ", ".join(map(literal, lifecycle.processed_words))
         wanted = f"and coalesce({Expressions(lifecycle).word} not in ({done}), true)"
     return f"""

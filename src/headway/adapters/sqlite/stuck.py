@@ -20,6 +20,7 @@ from headway.core.document import (
     CLAIM_TOKEN,
     CLAIM_UNTIL,
     FARTHEST_AHEAD,
+    FARTHEST_CLAIM,
     LAST_ATTEMPT_TIME,
     LAST_FAILED_AT,
     LEASE_TOKEN,
@@ -27,7 +28,7 @@ from headway.core.document import (
     STATUS,
 )
 from headway.core.lifecycle import Lifecycle, State
-from headway.core.sweep import FARTHEST_CLAIM, SweepRule
+from headway.core.sweep import SweepRule
 from headway.ports.candidates import View
 
 _A_DATE = "[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9]*"
@@ -72,11 +73,13 @@ class Expressions:
         claimed = f"{stage} in ('{State.PENDING}', '{State.FAILED}')"
         self.stage = self._of_ours(f"else {stage}", unreadable=f"'{UNREADABLE}'")
         """pending, failed, failed_max_retries or unreadable; null: processed, or none of ours."""
+        self._former_stage = self._of_ours(f"else {stage}")
         self.attempted = self._of_ours(f"else {_key(_time(LAST_ATTEMPT_TIME))}")
         self.lease = self._of_ours(_held(LEASE_TOKEN, LEASE_UNTIL, leased))
         self.claim = self._of_ours(_held(CLAIM_TOKEN, CLAIM_UNTIL, claimed))
         self.created = self._of_ours(f"else {_time(lifecycle.created)}")
         self.word = self._of_ours(f"else {_value(STATUS)}")
+        self.flag = self._of_ours(f"else {_is_true(lifecycle.flag)}" if lifecycle.flag else "")
         is_number = f"json_type(body, {_path(ATTEMPT_COUNT)}) in ('integer', 'real')"
         self.attempts = self._of_ours(f"when {is_number} then {_value(ATTEMPT_COUNT)}")
 
@@ -98,6 +101,11 @@ class Expressions:
                 _index(self.claim, self.claim),
             )
         )
+
+    def former_indexes(self) -> Sequence[str]:
+        """Name those that were made before there was a stage for what nobody can read."""
+        name, _ = _index(f"{self._former_stage}, {self.attempted}", self._former_stage)
+        return (name,)
 
 
 def _index(columns: str, key: str) -> tuple[str, str]:

@@ -9,6 +9,7 @@ them are leased or claimed: those are found in the indexes for that, and counted
 import sqlite3
 from collections.abc import Iterable, Sequence
 from datetime import datetime
+from typing import Any
 
 from headway.adapters.sqlite.stuck import (
     AFTER_ID,
@@ -38,23 +39,29 @@ def tally(connection: sqlite3.Connection, rule: SweepRule, now: datetime) -> Tal
 class _Counting:
     """One count. A plus keeps a condition from being looked up in an index: another one is meant.
 
-    The values are written into the statements: they are times, as `time_text` writes them.
+    Times are bound by their names. So each count asks in the same words, and a connection keeps
+    these few long statements prepared, and not those of every count that there ever was.
     """
 
     def __init__(self, connection: sqlite3.Connection, rule: SweepRule, now: datetime) -> None:
         self._connection = connection
         self._sql = sql = Expressions(rule.lifecycle)
-        self._farthest = time_text(now + FARTHEST_AHEAD)
+        farthest = time_text(now + FARTHEST_AHEAD)
+        self._behind = f"{farthest}{AFTER_ID}"
+        self._values = {
+            "since": time_text(now - rule.grace),
+            "farthest": farthest,
+            "behind": self._behind,
+        }
         self._views = {view: question(rule, view, now) for view in View}
-        since = time_text(now - rule.grace)
         self._young = (
-            f"{sql.created} > '{since}' and {sql.created} <= '{self._farthest}' "
+            f"{sql.created} > :since and {sql.created} <= :farthest "
             f"and not coalesce({sql.attempts} > 0, false)"
         )
         """Never attempted, and made only just now: its event may be on its way."""
         pending = f"+{sql.stage} = '{State.PENDING}'"
-        unmoved = _any_of(f"+{sql.attempted}", self._views[View.UNMOVED].ranges)
-        undated = _any_of(f"+{sql.attempted}", self._undated)
+        unmoved = self._any_of(f"+{sql.attempted}", self._views[View.UNMOVED].ranges, "unmoved")
+        undated = self._any_of(f"+{sql.attempted}", self._undated, "undated")
         self._unmoved = f"{pending} and {unmoved} and not ({undated} and {self._young})"
         self._lone = f"+{sql.lease} is null and +{sql.claim} is null"
         self._unclaimed = f"+{sql.claim} is null"
@@ -80,18 +87,31 @@ class _Counting:
     ) -> int:
         parts = asked.ranges if ranges is None else ranges
         return sum(
-            self._number(f"{asked.which} and {_within(asked.key, part)} and {which}")
+            self._number(f"{asked.which} and {self._within(asked.key, part)} and {which}")
             for part in parts
         )
 
     def _number(self, which: str) -> int:
-        statement = f"select count(*) from headway_documents where {which}"
-        return int(self._connection.execute(statement).fetchone()[0])
+        (found,) = self._ask(f"select count(*) from headway_documents where {which}")
+        return int(found)
+
+    def _ask(self, statement: str) -> list[Any]:
+        """Give the one column of an answer."""
+        return [value for (value,) in self._connection.execute(statement, self._values)]
+
+    def _within(self, key: str, part: Range, name: str = "part") -> str:
+        """Bind the bounds of a part by its name, and give the condition."""
+        self._values.update({f"{name}_above": part.above, f"{name}_below": part.below})
+        return f"{key} > :{name}_above and {key} < :{name}_below"
+
+    def _any_of(self, key: str, parts: Sequence[Range], name: str) -> str:
+        each = (self._within(key, part, f"{name}{n}") for n, part in enumerate(parts))
+        return f"({' or '.join(each)})"
 
     @property
     def _undated(self) -> Sequence[Range]:
         """The keys of what has no time, or one that is none."""
-        return Range("", UNDATED), Range(f"{self._farthest}{AFTER_ID}", _LAST)
+        return Range("", UNDATED), Range(self._behind, _LAST)
 
     def _times(self) -> Iterable[datetime | None]:
         """Say when the oldest of each kind was attempted; if nobody knows, when it was made."""
@@ -104,52 +124,43 @@ class _Counting:
 
     def _oldest(self, asked: Question, which: str) -> datetime | None:
         for part in reversed(asked.ranges):
-            dated = Range(max(part.above, UNDATED), min(part.below, f"{self._farthest}{AFTER_ID}"))
-            rows = self._connection.execute(
+            dated = Range(max(part.above, UNDATED), min(part.below, self._behind))
+            keys = self._ask(
                 f"select {asked.key} from headway_documents where {asked.which} "
-                f"and {_within(asked.key, dated)} and {which} order by {asked.key} "
+                f"and {self._within(asked.key, dated)} and {which} order by {asked.key} "
                 f"limit {_LOOKED_AT}"
             )
-            if (found := _first_time(key for (key,) in rows)) is not None:
+            if (found := _first_time(keys)) is not None:
                 return found
         return None
 
     def _oldest_made(self, asked: Question, which: str) -> datetime | None:
         made = self._sql.created
-        rows = [
-            row
+        times = [
+            time
             for part in self._undated
-            for row in self._connection.execute(
+            for time in self._ask(
                 f"select {made} from headway_documents where {asked.which} "
-                f"and {_within(asked.key, part)} and {made} <= '{self._farthest}' and {which} "
+                f"and {self._within(asked.key, part)} and {made} <= :farthest and {which} "
                 f"order by 1 limit {_LOOKED_AT}"
             )
         ]
-        return _first_time(sorted(time for (time,) in rows))
+        return _first_time(sorted(times))
 
     def _oldest_held(self, asked: Question, which: str) -> datetime | None:
         """Likewise of what was leased or claimed: these indexes are not ordered by attempts."""
         attempted, made = self._sql.attempted, self._sql.created
-        is_dated = f"{attempted} > '{UNDATED}' and {attempted} < '{self._farthest}{AFTER_ID}'"
+        is_dated = f"{attempted} > '{UNDATED}' and {attempted} < :behind"
         time = f"case when {is_dated} then {attempted} else {made} end"
-        rows = [
-            row
+        times = [
+            found
             for part in asked.ranges
-            for row in self._connection.execute(
-                f"select {time} from headway_documents where {_within(asked.key, part)} "
-                f"and {which} and {time} <= '{self._farthest}{AFTER_ID}' "
-                f"order by 1 limit {_LOOKED_AT}"
+            for found in self._ask(
+                f"select {time} from headway_documents where {self._within(asked.key, part)} "
+                f"and {which} and {time} <= :behind order by 1 limit {_LOOKED_AT}"
             )
         ]
-        return _first_time(sorted(time for (time,) in rows))
-
-
-def _within(key: str, part: Range) -> str:
-    return f"{key} > '{part.above}' and {key} < '{part.below}'"
-
-
-def _any_of(key: str, ranges: Sequence[Range]) -> str:
-    return "(" + " or ".join(_within(key, part) for part in ranges) + ")"
+        return _first_time(sorted(times))
 
 
 def _first_time(texts: Iterable[str]) -> datetime | None:

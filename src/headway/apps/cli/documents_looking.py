@@ -7,7 +7,7 @@ from typing import Any
 import typer
 
 from headway.apps.cli.codes import NOT_AS_PROMISED
-from headway.apps.cli.documents_shown import show_changes
+from headway.apps.cli.documents_shown import show_archivings, show_changes
 from headway.apps.cli.documents_there import nothing_in
 from headway.apps.cli.engines import on_engine
 from headway.apps.cli.exporting import Export
@@ -17,6 +17,7 @@ from headway.apps.cli.screen import as_json, bar, many, say_on_ctrl_c
 from headway.apps.cli.stuck import show_standings, warn_of_flag, warn_of_services
 from headway.assembly.retrying import CLOCK
 from headway.core.decision import archived_from
+from headway.core.writes import Document
 from headway.ports.engine import Engine
 from headway.runtime.documents_choosing import PAGE, Choice, read_states
 from headway.runtime.documents_stuck import Standing, StuckReport
@@ -26,26 +27,30 @@ def show_stuck(
     bus: str | None, collection: str, services: Sequence[str], *, limit: int, machine: bool
 ) -> None:
     """Show what is stuck and what was given up."""
+    of = archived_from(collection)
 
-    async def find(engine: Engine) -> tuple[StuckReport, str, str | None]:
+    async def find(engine: Engine) -> tuple[StuckReport, Sequence[Document], str, str | None]:
         documents = stored_documents(engine, services)
         declared = is_declared(services, collection)
         flag = None if declared else await documents.likely_flag(collection)
         nothing = await nothing_in(documents, collection, is_declared=declared)
-        return await documents.stuck(collection, limit=limit, on_progress=tell), nothing, flag
+        report = await documents.stuck(collection, limit=limit, on_progress=tell)
+        archivings = [] if of is None else await documents.archivings(of)
+        return report, archivings, nothing, flag
 
     def tell(seen: int, of: int) -> None:
         if of > PAGE:
             move(seen, of)
 
-    known = are_named(services) or archived_from(collection) is not None
+    known = are_named(services) or of is not None
     with say_on_ctrl_c(lambda: "nothing was changed"), bar("looking") as move:
-        report, nothing, flag = on_engine(bus, find)
+        report, archivings, nothing, flag = on_engine(bus, find)
     if machine:
         listed = [*report.first_given_up, *report.first_stuck]
         typer.echo(as_json([_fields(each) for each in listed], indent=2))
     elif not nothing:
         show_standings(report, CLOCK.now(), known=known)
+        show_archivings(archivings)
     if nothing:
         typer.echo(nothing, err=True)
         raise typer.Exit(NOT_AS_PROMISED)

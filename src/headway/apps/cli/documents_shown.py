@@ -163,6 +163,16 @@ def show_changes(notes: Sequence[Mapping[str, Any]]) -> None:
         )
 
 
+def show_archivings(notes: Sequence[Mapping[str, Any]]) -> None:
+    """Say by whom documents of an archive were put there, the latest first."""
+    if not notes:
+        return
+    typer.echo("\nThe latest changes by which documents came here:")
+    for note in notes:
+        by = f"archived by {note.get('who')} on {when(note.get('at'))}"
+        typer.echo(shown(f"  {_documents(note)} {by}: {note.get('selection')}"))
+
+
 def _show_change(console: Console, *cells: str) -> None:
     """Show one change in a paragraph, where a row of a table would be folded in every column."""
     at, who, what, collection, documents, which = cells

@@ -65,8 +65,8 @@ def show_standings(report: StuckReport, now: datetime, *, known: bool) -> None:
     if report.foreign:
         more = " or more" * (report.foreign >= MOST_FOREIGN)
         typer.echo(
-            f"{report.foreign:>6}{more} foreign: their status is not one of ours, so nobody sweeps "
-            f"them: headway documents export {name} --status foreign"
+            f"{report.foreign:>6}{more} foreign: their status is not one of ours, or nobody can "
+            f"read them, so nobody sweeps them: headway documents export {name} --status foreign"
         )
     if of is not None:
         typer.echo(
