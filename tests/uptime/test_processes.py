@@ -8,7 +8,6 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 
@@ -26,10 +25,11 @@ from headway.systems.uptime.opening import FAMILY, open_processor, open_store
 from headway.systems.uptime.scheduling import scheduler_of
 from headway.systems.uptime.settings import UptimeSettings
 from headway.systems.uptime.store import MonitorChange
-from headway.testing.servers import RabbitMQ, wait_until
+from headway.testing.servers import wait_until
 from headway.testing.servers.loopback import http_request
 from tests.uptime.crowds import MINUTE, is_exact, keys, mixed, results, settings_in, subscribe
 from tests.uptime.sites import Site, check
+from tests.uptime.stages import celery_worker
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -79,43 +79,14 @@ async def test_a_worker_that_fails_says_so_where_results_are_fed(tmp_path: Path)
         await asyncio.to_thread(pool.feed, [check(1)])
 
 
-@contextmanager
-def celery(settings: UptimeSettings, log: Path) -> Iterator[None]:
-    """Run a real worker, as the documentation says."""
-    command = [sys.executable, "-m", "celery", "-A", "headway.systems.uptime.tasks", "worker"]
-    command += ["--concurrency", "2", "--loglevel", "INFO", "--without-gossip", "--without-mingle"]
-    with log.open("wb") as output:
-        worker = subprocess.Popen(
-            command,
-            env={**os.environ, **settings.in_words()},
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            cwd=log.parent,
-        )
-        try:
-            ready = wait_until(lambda: b"ready." in log.read_bytes(), timedelta(seconds=60))
-            assert ready, log.read_text()
-            yield
-        finally:
-            worker.terminate()
-            worker.wait(30)
-
-
-@pytest.mark.server("redis")
-@pytest.mark.parametrize("broker", ["redis", "rabbitmq"])
 async def test_a_task_of_celery_gives_up_the_wait_and_never_goes_through_the_front_door(
-    request: pytest.FixtureRequest, tmp_path: Path, redis_database: str, broker: str
+    tmp_path: Path, redis_database: str, rabbitmq_vhost: str
 ) -> None:
-    if broker == "redis":
-        url = request.getfixturevalue("redis_server").create_database()
-    else:
-        server: RabbitMQ = request.getfixturevalue("rabbitmq_server")
-        url = server.create_vhost()
-    settings = settings_in(tmp_path, sequences=redis_database, celery_broker=url)
+    settings = settings_in(tmp_path, sequences=redis_database, celery_broker=rabbitmq_vhost)
     names = ["early", "missing", "gone", "fine"]
     await subscribe(settings, names)
     counts, log = Tally(), tmp_path / "celery.log"
-    with celery(settings, log):
+    with celery_worker(settings, log):
         consumer = await open_processor(settings, counts, scheduler=scheduler_of(settings))
         sent = [check(1, name) for name in names] + [check(3, name) for name in names[:3]]
         await consumer.handle_results([*sent, check(2, "fine"), check(3, "fine")])

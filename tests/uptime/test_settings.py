@@ -1,14 +1,13 @@
-"""Settings, the page of metrics, how far Kafka was read, and a broker that is away."""
+"""Settings, the page of metrics, and a broker that is away."""
 
 import asyncio
 import re
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
-from headway.adapters.arroyo.source import Reading
 from headway.core.errors import ConfigurationError
 from headway.runtime.sequence_fates import Fate
 from headway.systems.uptime import metrics
@@ -18,7 +17,6 @@ from headway.systems.uptime.monitors import RegionMode
 from headway.systems.uptime.reading import read_subscriptions
 from headway.systems.uptime.scheduling import celery_app, scheduler_of
 from headway.systems.uptime.settings import UptimeSettings
-from headway.testing.clock import VirtualClock
 from headway.testing.servers.loopback import HOST, free_port
 from tests.uptime.sites import FOUR, Site, check
 
@@ -91,23 +89,6 @@ def test_the_page_of_metrics_has_every_metric_of_the_catalogue() -> None:
     assert (buckets["1.0"], buckets["2.0"], buckets["1000.0"]) == ("1.0", "3.0", "3.0")
     assert buckets["+Inf"] == "4.0"
     assert "num_missing_check_sum 5005.0" in page
-
-
-def test_kafka_is_read_until_the_oldest_message_that_is_not_done() -> None:
-    said: list[datetime | None] = []
-    clock = VirtualClock()
-    reading = Reading(said.append, clock)
-    first, second = (datetime(2026, 1, 1, 4, minute, tzinfo=UTC) for minute in (0, 1))
-    reading.read(first)
-    reading.read(second)
-    assert said[-1] == first
-    reading.done(1)
-    assert said[-1] == second
-    reading.done(1)
-    assert said[-1] == second  # more may have come, and was not fetched yet
-    clock.advance(timedelta(seconds=2))
-    reading.say()
-    assert said[-1] is None
 
 
 async def test_a_broker_that_is_away_keeps_no_result_from_being_held(

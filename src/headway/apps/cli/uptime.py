@@ -172,6 +172,29 @@ def checks(
     show_checks(asyncio.run(read()), as_json)
 
 
+@app.command()
+def rejected(
+    limit: Annotated[
+        int, typer.Option(min=1, metavar="NUMBER", help="At most so many, the latest first.")
+    ] = 20,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show what came and was no result, with the reason; nothing of it was processed."""
+    from headway.apps.cli.uptime_shown import show_rejected  # noqa: PLC0415
+    from headway.systems.uptime.opening import open_store  # noqa: PLC0415
+
+    async def read() -> Any:
+        opened = open_store(_settings(store=store))
+        try:
+            await opened.prepare()
+            return await opened.rejected(limit)
+        finally:
+            await opened.close()
+
+    show_rejected(asyncio.run(read()), as_json)
+
+
 def _lines(source: Path) -> Iterator[bytes]:
     if str(source) == "-":
         yield from (line for line in sys.stdin.buffer if line.strip())

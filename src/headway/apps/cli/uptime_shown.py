@@ -1,5 +1,6 @@
 """What `headway uptime` shows."""
 
+from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -10,7 +11,9 @@ from rich.table import Table
 
 from headway.apps.cli.screen import as_json as json_of
 from headway.apps.cli.screen import harmless
-from headway.systems.uptime.store import Check
+from headway.systems.uptime.store import Check, Rejected
+
+_BYTES_SHOWN = 500
 
 _FIGURES = {
     "subscriptions": "subscriptions",
@@ -49,6 +52,29 @@ def show_checks(checks: Sequence[Check], as_json: bool) -> None:
         status = f"{check.status}, taken back" if check.retracted else check.status
         table.add_row(f"{at:%Y-%m-%d %H:%M:%S}Z", harmless(status), harmless(check.guid))
     Console().print(table)
+
+
+def show_rejected(rejected: Sequence[Rejected], as_json: bool) -> None:
+    if as_json:
+        typer.echo(json_of([{"reason": each.reason, **_body(each.raw)} for each in rejected]))
+        return
+    console = Console(highlight=False)
+    if not rejected:
+        console.print("Everything that came was a result.")
+    for each in rejected:
+        console.print(harmless(each.reason), soft_wrap=True)
+        text = each.raw[:_BYTES_SHOWN].decode(errors="replace")
+        left = len(each.raw) - _BYTES_SHOWN
+        more = f" and {left} bytes more" if left > 0 else ""
+        console.print("    ", harmless(text), more, soft_wrap=True, sep="")
+
+
+def _body(raw: bytes) -> dict[str, str]:
+    """Give bytes as text if they are, else in base64: nothing of them is changed."""
+    try:
+        return {"raw": raw.decode()}
+    except UnicodeDecodeError:
+        return {"raw_base64": b64encode(raw).decode()}
 
 
 def _rate(name: str, value: float | None) -> str:

@@ -15,6 +15,7 @@ from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
 from typing import Self
 
+from headway import ConfigurationError
 from headway.assembly.retrying import CLOCK
 from headway.systems.uptime.hosting import Host, host_of
 from headway.systems.uptime.processor import Handled
@@ -70,6 +71,10 @@ class Embedded:
             pause_of: Seconds for which the worker of a batch, by its number, stands still first.
             on_batch: Called with the number of results of each batch that is done.
         """
+        if workers < 1 or batch < 1:
+            raise ConfigurationError(
+                f"workers={workers}, batch={batch} are not accepted: use at least 1 of each"
+            )
         self.report = EmbeddedReport()
         self._settings = settings
         self._workers = [_Worker(settings) for _ in range(workers)]

@@ -16,7 +16,7 @@ from prometheus_client.registry import Collector
 from headway.assembly.metrics_server import served
 from headway.core.metric import Metric
 from headway.systems.uptime.hosting import LoopThread
-from headway.systems.uptime.metrics import CATALOGUE, bucket_name
+from headway.systems.uptime.metrics import CATALOGUE, bucket_name, labels_in
 from headway.systems.uptime.opening import open_store
 from headway.systems.uptime.settings import UptimeSettings
 
@@ -49,9 +49,9 @@ def _counter(metric: Metric, counts: Counts) -> Family:
         family.add_metric([], counts.get(metric.name, 0))
         return family
     for name, value in counts.items():
-        if name.startswith(metric.name + "{"):
-            pairs = name[len(metric.name) + 1 : -1].split(",")
-            family.add_metric([pair.partition("=")[2] for pair in pairs], value)
+        labels = labels_in(metric, name)
+        if labels is not None:
+            family.add_metric(labels, value)
     return family
 
 

@@ -27,6 +27,7 @@ _LOG = logging.getLogger("headway")
 
 _FLUSH_EVERY = timedelta(seconds=1)
 _LOOK_EVERY = timedelta(seconds=1)
+_LOOK_AT_MOST_EVERY = timedelta(seconds=0.1)
 _LOOK_BESIDE_SCHEDULER = timedelta(seconds=30)
 """Where tasks look, the index is only asked for what they forgot."""
 
@@ -58,9 +59,10 @@ class Host:
         settings: UptimeSettings,
         *,
         scheduler: LookScheduler | None = None,
+        progress: SourceProgress | None = None,
     ) -> None:
         self.settings = settings
-        self.progress = SourceProgress()
+        self.progress = progress or SourceProgress()
         self._scheduler = scheduler
         self._tally = Tally()
         self._tasks: list[asyncio.Task[None]] = []
@@ -106,28 +108,33 @@ class Host:
         await self._processor.close()
 
     async def _flush(self) -> None:
-        counts = self._tally.taken()
-        if counts:
-            await self._processor.store.count(counts)
+        await flush(self._processor.store, self._tally)
 
 
 async def flushed_to(store: UptimeStore, tally: Tally, clock: Clock) -> None:
     """Add what a process counts to the store's counters, once in a second."""
     while True:
         await clock.wait(_FLUSH_EVERY)
-        if counts := tally.taken():
-            try:
-                # Whoever ends this in the middle must not lose what was taken out of the tally.
-                await asyncio.shield(store.count(counts))
-            except Exception:  # noqa: BLE001 (of any store: the next round tries again)
-                _LOG.exception("What was counted could not be stored; the next round tries again")
-                tally.give_back(counts)
+        await flush(store, tally)
+
+
+async def flush(store: UptimeStore, tally: Tally) -> None:
+    """Add what was counted to the store's counters; what it does not take stays in the tally."""
+    counts = tally.taken()
+    if not counts:
+        return
+    try:
+        # Whoever ends this in the middle must not lose what was taken out of the tally.
+        await asyncio.shield(store.count(counts))
+    except Exception:  # noqa: BLE001 (of any store: no result waits for what is only counted)
+        _LOG.exception("What was counted could not be stored; the next round tries again")
+        tally.give_back(counts)
 
 
 def look_every(settings: UptimeSettings) -> timedelta:
     """Say how often a process asks the index of due keys."""
     every = _LOOK_BESIDE_SCHEDULER if settings.celery_broker else _LOOK_EVERY
-    return every * min(settings.time_scale, 1.0)
+    return max(every * min(settings.time_scale, 1.0), _LOOK_AT_MOST_EVERY)
 
 
 def scheduler_in(settings: UptimeSettings) -> LookScheduler | None:
@@ -142,4 +149,13 @@ def scheduler_in(settings: UptimeSettings) -> LookScheduler | None:
 @cache  # one for the whole life of a worker process, which is all that calls this
 def host_of(settings: UptimeSettings) -> Host:
     """Give the consumer of this process."""
-    return Host(settings, scheduler=scheduler_in(settings))
+    return Host(settings, scheduler=scheduler_in(settings), progress=progress_in(settings))
+
+
+@cache
+def progress_in(settings: UptimeSettings) -> SourceProgress:  # noqa: ARG001 (one for each)
+    """Give what the consumer of this process asks how far the source is read.
+
+    Whoever knows has to be named before the consumer is opened: it looks at backlogs at once.
+    """
+    return SourceProgress()

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from multiprocessing.util import Finalize
 from typing import Any
 
 from arroyo.backends.abstract import Consumer
@@ -26,18 +27,21 @@ from arroyo.processing.strategies import (
     RunTaskWithMultiprocessing,
 )
 from arroyo.processing.strategies.batching import ValuesBatch
-from arroyo.processing.strategies.run_task_with_multiprocessing import MultiprocessingPool
 from arroyo.types import Commit, Message, Partition, Topic
 
 from headway import HeadwayError
-from headway.adapters.arroyo.source import Entrance, Exit, Reading, kafka_consumer
+from headway.adapters.arroyo.pool import WatchedPool
+from headway.adapters.arroyo.progress import NOTHING, GroupProgress
+from headway.adapters.arroyo.source import Entrance, kafka_consumer
 from headway.assembly.retrying import CLOCK
 from headway.runtime.sequence_fates import Fate
-from headway.systems.uptime.hosting import host_of
+from headway.systems.uptime.hosting import host_of, progress_in
 from headway.systems.uptime.settings import UptimeSettings
 
 _LOG = logging.getLogger("headway")
 _PAUSE = timedelta(seconds=1)
+ASK_EVERY = timedelta(seconds=1)
+"""How far the topic is read."""
 
 
 class ResultsLeftError(HeadwayError):
@@ -70,29 +74,31 @@ class UptimeStrategy(ProcessingStrategyFactory[KafkaPayload]):
         self._batch = batch
         self._seconds = batch_seconds
         self._worker = worker or take
-        # Seconds since 1970 until which all was offered; 0: until now.
-        self._shared = multiprocessing.get_context("spawn").Value("d", 0.0)
-        self._reading = Reading(self._say, CLOCK)
+        # Seconds since 1970 until which all was offered; 0: until now. No lock: a process that
+        # is killed would keep it.
+        self._shared = multiprocessing.get_context("spawn").RawValue("d", NOTHING.timestamp())
         begin = partial(_begin, settings, self._shared)
-        self._pool = MultiprocessingPool(num_processes=processes, initializer=begin)
+        self._pool = WatchedPool(processes, begin, CLOCK)
+        self._progress = progress_of(settings)
+        self._progress.keep_asking(ASK_EVERY, self._say)
 
     def create_with_partitions(
         self,
         commit: Commit,
         partitions: Mapping[Partition, int],  # noqa: ARG002 (Arroyo's form)
     ) -> ProcessingStrategy[KafkaPayload]:
-        self._reading.forget()
         run = RunTaskWithMultiprocessing(
             partial(self._worker, self._settings),
-            Exit(self._reading, _as_number, CommitOffsets(commit)),
+            CommitOffsets(commit),
             max_batch_size=1,  # batches are cut before, so that each is one call of the engines
             max_batch_time=self._seconds,
             pool=self._pool,
         )
         cut = BatchStep[KafkaPayload](self._batch, self._seconds, run)
-        return Entrance(self._reading, cut)
+        return Entrance(self._pool.check, cut)
 
     def shutdown(self) -> None:
+        self._progress.close()
         self._pool.close()
 
     def _say(self, caught_up: datetime | None) -> None:
@@ -104,7 +110,7 @@ def take(settings: UptimeSettings, message: Message[ValuesBatch[KafkaPayload]]) 
     host = host_of(settings)
     raws = [value.payload.value for value in message.payload]
     left = [each for each in host.handle(raws, host.progress()) if each is Fate.LEFT]
-    host.flush()  # the pool ends its processes without a word
+    host.flush()  # whoever kills this process says no word before
     if left:
         raise ResultsLeftError(f"{len(left)} of {len(raws)} results were neither applied nor held")
     return len(raws)
@@ -112,7 +118,16 @@ def take(settings: UptimeSettings, message: Message[ValuesBatch[KafkaPayload]]) 
 
 def _begin(settings: UptimeSettings, shared: Any) -> None:
     """Open the consumer of a process before its first batch, and tell it where progress is."""
-    host_of(settings).progress.ask = partial(_told, shared)
+    progress_in(settings).ask = partial(_told, shared)
+    host = host_of(settings)
+    # The pool sends this signal to its processes in the end: they leave, and close what they have.
+    signal.signal(signal.SIGTERM, _leave)
+    Finalize(None, host.close, exitpriority=1)
+
+
+def _leave(_number: int, _frame: object) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # once is enough
+    raise SystemExit(0)
 
 
 def _told(shared: Any) -> datetime | None:
@@ -120,8 +135,9 @@ def _told(shared: Any) -> datetime | None:
     return datetime.fromtimestamp(seconds, UTC) if seconds else None
 
 
-def _as_number(number: Any) -> int:
-    return int(number)
+def progress_of(settings: UptimeSettings) -> GroupProgress:
+    """Give how far all consumers are together."""
+    return GroupProgress(settings.kafka_servers, settings.kafka_group, settings.kafka_topic, CLOCK)
 
 
 def run_kafka(
@@ -158,6 +174,8 @@ def run_kafka(
             _LOG.exception("Reading %s broke off; it begins anew", settings.kafka_topic)
             CLOCK.sleep(_PAUSE)
         finally:
+            # Arroyo's own raises when a process ends: from here on they are meant to.
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             # Both are given up in any case. Whoever leaves the group without a word keeps its
             # partitions from everybody until the session ends.
             with suppress(Exception):

@@ -9,7 +9,7 @@ from headway.systems.uptime.detecting import Incident
 from headway.systems.uptime.effects import Change, Effect, Outcome, settle
 from headway.systems.uptime.monitors import Detector, Monitor, Subscription
 from headway.systems.uptime.results import CheckResult, CheckStatus
-from headway.systems.uptime.store import Check, MonitorChange, Totals
+from headway.systems.uptime.store import Check, MonitorChange, Rejected, Totals
 
 
 class MemoryStore:
@@ -18,7 +18,7 @@ class MemoryStore:
     def __init__(self) -> None:
         self.monitors: dict[str, Monitor] = {}
         self.incidents: list[tuple[str, Incident, int]] = []
-        self.rejected: list[tuple[bytes, str]] = []
+        self.refused: list[tuple[bytes, str]] = []
         self._checks: dict[str, list[Check]] = {}
         self._misses: set[tuple[str, int]] = set()
         self._counts: dict[str, float] = {}
@@ -52,7 +52,7 @@ class MemoryStore:
             self.monitors[subscription_id] = changed(monitor, change)
 
     async def reject(self, raw: bytes, reason: str) -> None:
-        self.rejected.append((raw, reason))
+        self.refused.append((raw, reason))
 
     async def close(self) -> None:
         """Nothing is open."""
@@ -69,8 +69,11 @@ class MemoryStore:
             misses=len(self._misses),
             retracted=sum(line.retracted for line in lines),
             incidents=len(self.incidents),
-            rejected=len(self.rejected),
+            rejected=len(self.refused),
         )
+
+    async def rejected(self, limit: int) -> Sequence[Rejected]:
+        return [Rejected(raw, reason) for raw, reason in reversed(self.refused[-limit:])]
 
     async def count(self, counts: Mapping[str, float]) -> None:
         for name, value in counts.items():

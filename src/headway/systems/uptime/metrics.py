@@ -5,6 +5,7 @@ Everything is counted after it is settled, so work that was given back counts no
 
 from collections.abc import Mapping, Sequence
 from typing import Protocol
+from urllib.parse import quote, unquote
 
 from headway.core.metric import Metric
 from headway.core.sequence_facts import (
@@ -147,6 +148,8 @@ CATALOGUE = (
 
 
 Labels = Mapping[str, str]
+_PLAIN = " !#$&'()*+/:;<=>?@[]^`{|}~"
+"""What may stand in a label as it is: all but the comma between two of them."""
 
 
 class Counting(Protocol):
@@ -263,4 +266,13 @@ def bucket_name(metric: Metric, bucket: float) -> str:
 def _name(metric: Metric, labels: Labels | None) -> str:
     if not labels:
         return metric.name
-    return metric.name + "{" + ",".join(f"{name}={labels[name]}" for name in metric.labels) + "}"
+    pairs = (f"{name}={quote(labels[name], safe=_PLAIN)}" for name in metric.labels)
+    return metric.name + "{" + ",".join(pairs) + "}"
+
+
+def labels_in(metric: Metric, name: str) -> list[str] | None:
+    """Give the values of the labels in the name of a counter. None: it is of another metric."""
+    if not name.startswith(metric.name + "{"):
+        return None
+    pairs = name[len(metric.name) + 1 : -1].split(",")
+    return [unquote(pair.partition("=")[2]) for pair in pairs]

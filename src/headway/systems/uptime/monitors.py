@@ -4,6 +4,12 @@ from enum import StrEnum
 
 import msgspec
 
+from headway import ConfigurationError
+
+LONGEST_ID = 200
+LONGEST_INTERVAL_SECONDS = 7 * 86_400
+_HIGHEST_MS = 2**52
+
 
 class RegionMode(StrEnum):
     """Whether results of a region count."""
@@ -23,6 +29,25 @@ class Subscription(msgspec.Struct, frozen=True):
     """Since when this interval holds, or the monitor is enabled: nothing before is missed."""
     regions: dict[str, RegionMode] = msgspec.field(default_factory=dict)
     """Empty: results of every region count."""
+
+    def __post_init__(self) -> None:
+        if not 0 < len(self.subscription_id) <= LONGEST_ID:
+            raise ConfigurationError(
+                f"subscription_id={self.subscription_id[:LONGEST_ID]!r} is not accepted: use 1 to "
+                f"{LONGEST_ID} characters"
+            )
+        if not 0 < self.interval_seconds <= LONGEST_INTERVAL_SECONDS:
+            raise self._refused(
+                "interval_seconds", f"whole seconds from 1 to {LONGEST_INTERVAL_SECONDS}"
+            )
+        if not 0 <= self.interval_since_ms <= _HIGHEST_MS:
+            raise self._refused("interval_since_ms", "milliseconds since 1970, or 0 for unknown")
+
+    def _refused(self, name: str, cure: str) -> ConfigurationError:
+        return ConfigurationError(
+            f"{name}={getattr(self, name)} of subscription {self.subscription_id!r} is not "
+            f"accepted: use {cure}"
+        )
 
     @property
     def interval_ms(self) -> int:

@@ -7,20 +7,22 @@
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 
-from headway.assembly.sequencing import OpenSequences
+from headway import ConfigurationError
 from headway.core.sequence_answers import Work
 from headway.ports.chance import Chance
 from headway.ports.clock import Clock
 from headway.ports.resequencing import LookScheduler, SequenceWatcher
+from headway.ports.sequences import SequenceEngine
 from headway.runtime.resequencer import PATIENCE, Progress, Resequencer
 from headway.runtime.sequence_fates import Fate, Result
 from headway.runtime.sequence_reach import is_away
 from headway.runtime.sequence_watchers import SequenceWatchers
 from headway.systems.uptime import metrics
+from headway.systems.uptime.decoding import Decoding
 from headway.systems.uptime.effects import Change, Effect, Missing, Outcome
 from headway.systems.uptime.metrics import BacklogWatcher, Counting
 from headway.systems.uptime.monitors import Monitor, RegionMode
-from headway.systems.uptime.results import CheckResult, MalformedResultError, decode
+from headway.systems.uptime.results import CheckResult, decode
 from headway.systems.uptime.rollout import Features
 from headway.systems.uptime.store import MonitorChange, UptimeStore
 from headway.systems.uptime.validation import (
@@ -42,7 +44,7 @@ class ResultProcessor:
     def __init__(
         self,
         store: UptimeStore,
-        sequences: OpenSequences,
+        sequences: SequenceEngine,
         *,
         clock: Clock,
         chance: Chance,
@@ -57,6 +59,7 @@ class ResultProcessor:
     ) -> None:
         self.store = store
         self.sequences = sequences
+        self._decoding = Decoding(store, counts, clock)
         self._chance = chance
         self._counts = counts
         self._features = features
@@ -86,14 +89,10 @@ class ResultProcessor:
 
         `caught_up` is until when all that reached the source was taken; None: until now.
         """
-        handled: list[Handled] = [Fate.LEFT] * len(raws)
-        results: dict[int, CheckResult] = {}
-        for at, raw in enumerate(raws):
-            try:
-                results[at] = decode(raw)
-            except MalformedResultError as error:
-                await self.store.reject(raw, str(error))
-                handled[at] = self._dropped(Drop.MALFORMED)
+        if caught_up is not None and caught_up.tzinfo is None:
+            raise ConfigurationError(f"caught_up={caught_up!r} is not accepted: name its time zone")
+        handled: list[Handled] = [Drop.MALFORMED] * len(raws)
+        results = await self._decoding.from_source(raws)
         ids = [result.subscription_id for result in results.values()]
         monitors = await self.store.load(ids) if ids else {}
         queued: dict[int, Result] = {}
@@ -178,19 +177,25 @@ class ResultProcessor:
         return refused_by_detector(monitor, self._features)
 
     async def _released(self, works: Sequence[Work]) -> Sequence[BaseException | None]:
-        """Apply results whose turn has come. One that cannot be applied keeps back no other."""
-        effects = [_effect_of(work) for work in works]
+        """Apply results whose turn has come; what cannot be read is put aside."""
+        effects: dict[int, Effect] = {}
+        for at, work in enumerate(works):
+            result = await self._decoding.from_backlog(work.payload)
+            if result is not None:
+                effects[at] = Effect(result, _missing_before(work))
+        ends = dict(zip(effects, await self._applied(list(effects.values())), strict=True))
+        return [ends.get(at) for at in range(len(works))]
+
+    async def _applied(self, effects: Sequence[Effect]) -> list[BaseException | None]:
+        """Apply results, and say what was raised. One that cannot be keeps back no other."""
         try:
             await self._process_result_internal(effects)
         except Exception as error:  # noqa: BLE001 (whatever a store raises: it is tried again)
-            if len(works) == 1 or is_away(error):
-                return [error] * len(works)
+            if len(effects) == 1 or is_away(error):
+                return [error] * len(effects)
         else:
-            return [None] * len(works)
-        ends: list[BaseException | None] = []
-        for work in works:
-            ends += await self._released([work])
-        return ends
+            return [None] * len(effects)
+        return [end for effect in effects for end in await self._applied([effect])]
 
     async def _passed(self, results: Sequence[Result]) -> None:
         """Process without the order, because the queue is away; this is put right afterwards."""
@@ -213,8 +218,12 @@ class ResultProcessor:
                     continue  # the offer will say so too, and waits for it
                 raise
             last = monitor.last_update_ms or 0
-            late = [Effect(decode(each.payload)) for each in held if each.position <= last]
-            await self._process_result_internal(late)
+            late = [
+                await self._decoding.from_backlog(each.payload)
+                for each in held
+                if each.position <= last
+            ]
+            await self._process_result_internal([Effect(each) for each in late if each is not None])
             await self.store.change(key, MonitorChange(reconciled=True))
 
     async def _wanted(self, keys: Sequence[str]) -> Sequence[str]:
@@ -270,7 +279,6 @@ def _offer_of(
     )
 
 
-def _effect_of(work: Work) -> Effect:
+def _missing_before(work: Work) -> Missing | None:
     gap = work.gap
-    missing = Missing(gap.first, gap.last, gap.step) if gap is not None and gap.fill else None
-    return Effect(decode(work.payload), missing)
+    return Missing(gap.first, gap.last, gap.step) if gap is not None and gap.fill else None

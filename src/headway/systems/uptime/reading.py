@@ -28,7 +28,7 @@ def read_subscriptions(lines: Iterable[bytes]) -> Iterator[Watched]:
             continue
         try:
             yield msgspec.json.decode(line, type=Watched)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise ConfigurationError(
                 f"line {number} is no subscription ({error}): use "
                 '{"subscription": {"subscription_id": "...", "interval_seconds": 60}, '

@@ -50,20 +50,37 @@ class MalformedResultError(HeadwayError):
 _DECODER = msgspec.json.Decoder(CheckResult)
 _ENCODER = msgspec.json.Encoder()
 _HIGHEST = 2**53 - 1
+_LONGEST = 200
+_SHOWN = 40
 
 
 def decode(raw: bytes) -> CheckResult:
     """Read a result, or say what is wrong with it."""
     try:
         result = _DECODER.decode(raw)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise MalformedResultError(f"no result of a check: {error}") from error
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise MalformedResultError(
+            f"no result of a check ({error}): send a JSON object with guid, subscription_id, "
+            f"status ({', '.join(CheckStatus)}) and scheduled_check_time_ms"
+        ) from error
     if not 0 <= result.scheduled_check_time_ms <= _HIGHEST:
         raise MalformedResultError(
             f"scheduled_check_time_ms={result.scheduled_check_time_ms} is not accepted: use "
             "milliseconds since 1970"
         )
+    # Without a guid it would be taken for a miss that somebody made up; a region is a label.
+    if not 0 < len(result.guid) <= _LONGEST:
+        raise _not_accepted("guid", result.guid)
+    if not (0 < len(result.region) <= _LONGEST and result.region.isprintable()):
+        raise _not_accepted("region", result.region)
     return result
+
+
+def _not_accepted(name: str, text: str) -> MalformedResultError:
+    shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+    return MalformedResultError(
+        f"{name}={shown!r} is not accepted: use 1 to {_LONGEST} characters that can be printed"
+    )
 
 
 def encode(result: CheckResult) -> bytes:

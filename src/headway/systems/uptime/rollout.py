@@ -25,9 +25,18 @@ class Rollout:
     """Of the others."""
 
     def __post_init__(self) -> None:
-        if not 0 <= self.percentage <= _EVERYBODY:
+        given: object = self.percentage
+        is_number = isinstance(given, int | float) and not isinstance(given, bool)
+        if not (is_number and 0 <= self.percentage <= _EVERYBODY):  # false for nan too
             raise ConfigurationError(
-                f"percentage={self.percentage} of {self.feature} is not accepted: use 0 to 100"
+                f"percentage={given!r} of {self.feature} is not accepted: use a number from 0 to "
+                "100"
+            )
+        names: object = self.organizations
+        if not isinstance(names, frozenset) or not all(isinstance(each, str) for each in names):
+            raise ConfigurationError(
+                f"organizations={names!r} of {self.feature} is not accepted: use a frozenset of "
+                "names"
             )
 
     def includes(self, organization: str) -> bool:

@@ -3,11 +3,12 @@
 from functools import cache
 
 from celery import Celery
+from celery.signals import worker_process_shutdown
 
 from headway import ConfigurationError
 from headway.adapters.celery.scheduler import CeleryScheduler
 from headway.assembly.retrying import CLOCK
-from headway.systems.uptime.hosting import host_of
+from headway.systems.uptime.hosting import Host, host_of, progress_in
 from headway.systems.uptime.settings import PREFIX, UptimeSettings
 
 PROCESS_UPTIME_BACKLOG = "headway.systems.uptime.process_uptime_backlog"
@@ -36,11 +37,32 @@ def celery_app(settings: UptimeSettings) -> Celery:
     )
 
     def process_uptime_backlog(subscription_id: str) -> None:
-        host_of(settings).look(subscription_id)
+        opened(settings).look(subscription_id)
 
+    def close(**_: object) -> None:
+        if opened.cache_info().currsize:  # a process that had no task opened nothing
+            opened(settings).close()
+
+    worker_process_shutdown.connect(close, weak=False)
     # Not shared: it would be given to every other application in the process.
     app.task(name=PROCESS_UPTIME_BACKLOG, shared=False)(process_uptime_backlog)
     return app
+
+
+@cache  # one for the whole life of a worker process
+def opened(settings: UptimeSettings) -> Host:
+    """Give the consumer of a worker, which never reads results: it asks Kafka how far others are.
+
+    Else a backlog of the readers would look like results that are missing.
+    """
+    if settings.kafka_servers:
+        from headway.systems.uptime.kafka import ASK_EVERY, progress_of  # noqa: PLC0415 (an extra)
+
+        progress = progress_of(settings)
+        progress.ask()
+        progress.keep_asking(ASK_EVERY)
+        progress_in(settings).ask = progress
+    return host_of(settings)
 
 
 def scheduler_of(settings: UptimeSettings) -> CeleryScheduler:

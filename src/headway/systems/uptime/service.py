@@ -4,6 +4,7 @@ Every result is one event, `UptimeResult`, with the result as its data.
 """
 
 import asyncio
+import base64
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -12,7 +13,7 @@ import msgspec
 from headway import ConfigurationError, HeadwayError, Service, WorkerSettings, connect, run_services
 from headway.assembly.retrying import CLOCK
 from headway.runtime.sequence_fates import Fate
-from headway.systems.uptime.hosting import flushed_to, look_every, scheduler_in
+from headway.systems.uptime.hosting import flush, flushed_to, look_every, scheduler_in
 from headway.systems.uptime.metrics import Tally
 from headway.systems.uptime.opening import open_processor
 from headway.systems.uptime.processor import ResultProcessor
@@ -65,7 +66,7 @@ async def _ended(
     processor.backlog.stop()
     flushing.cancel()
     await asyncio.gather(looking, flushing, return_exceptions=True)
-    await processor.store.count(tally.taken())
+    await flush(processor.store, tally)
     await processor.close()
 
 
@@ -90,9 +91,17 @@ async def publish_results(
 def _data(raw: bytes) -> Any:
     try:
         data = msgspec.json.decode(raw)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         data = None
-    return data if isinstance(data, dict) else {"malformed": raw.decode(errors="replace")}
+    return data if isinstance(data, dict) else _malformed(raw)
+
+
+def _malformed(raw: bytes) -> dict[str, str]:
+    """Give bytes that are no result as what an event can carry, so that none of them is lost."""
+    try:
+        return {"malformed": raw.decode()}
+    except UnicodeDecodeError:
+        return {"malformed_base64": base64.b64encode(raw).decode()}
 
 
 async def _nobody(_raw: bytes) -> None:

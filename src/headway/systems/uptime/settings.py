@@ -1,24 +1,39 @@
 """The settings of the consumer."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any, Self
 
-from headway.core.engine_url import SqliteUrl, read_sequences_url
-from headway.core.errors import ConfigurationError
+from headway import ConfigurationError, SequenceSettings
+from headway.core.engine_url import SqliteUrl, read_engine_url, read_sequences_url
 from headway.core.parsing import Setting, number, read, whole_number
 from headway.core.secrets import hidden
-from headway.core.sequence_settings import SequenceSettings
 from headway.systems.uptime.monitors import RegionMode
 from headway.systems.uptime.rollout import BACKLOG_RETRY, Features, Rollout
 
 PREFIX = "UPTIME_"
 _SHORTEST_LEASE = timedelta(seconds=5)
+_KAFKA_SERVER = re.compile(r"(\w+://)?([\w.-]+|\[[0-9A-Fa-f:.]+\])(:\d{1,5})?")
+_KAFKA_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
+_CELERY_BROKER = re.compile(r"(redis|rediss|sentinel|amqp|amqps|pyamqp)://[^/\s].*", re.DOTALL)
 
 
 def _names(text: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+def _kafka_servers(text: str) -> str:
+    if not all(_KAFKA_SERVER.fullmatch(server.strip()) for server in text.split(",")):
+        raise ValueError("use HOST:PORT, with a comma between several")
+    return text
+
+
+def _kafka_topic(text: str) -> str:
+    if not _KAFKA_TOPIC.fullmatch(text):
+        raise ValueError("use up to 249 letters, digits, dots, underscores and hyphens")
+    return text
 
 
 SETTINGS = (
@@ -32,11 +47,12 @@ SETTINGS = (
     Setting("BREAKER", "breaker", whole_number(1, 1_000_000)),
     Setting("TIME_SCALE", "time_scale", number(0.0001, 1000)),
     Setting("PATIENCE_SECONDS", "patience", number(0, 3600, "seconds")),
-    Setting("KAFKA_SERVERS", "kafka_servers", str),
-    Setting("KAFKA_TOPIC", "kafka_topic", str),
+    Setting("KAFKA_SERVERS", "kafka_servers", _kafka_servers),
+    Setting("KAFKA_TOPIC", "kafka_topic", _kafka_topic),
     Setting("KAFKA_GROUP", "kafka_group", str),
     Setting("CELERY_BROKER", "celery_broker", str),
 )
+_NOTHING = ("", ())
 _WITH_SECRETS = frozenset({"sequences", "bus", "celery_broker"})
 
 
@@ -69,15 +85,40 @@ class UptimeSettings:
     """Where looks are scheduled; without one, every worker looks by itself."""
 
     def __post_init__(self) -> None:
+        self._refuse_what_cannot_be_said()
         self.store_place()
         read_sequences_url(f"{PREFIX}SEQUENCES", self.sequences_url)
+        read_engine_url(f"{PREFIX}BUS", self.bus_url)
+        if self.celery_broker and not _CELERY_BROKER.fullmatch(self.celery_broker):
+            raise ConfigurationError(
+                f"{PREFIX}CELERY_BROKER={hidden(self.celery_broker)!r} is not accepted: use "
+                "redis://HOST:PORT/NUMBER or amqp://USER:PASSWORD@HOST:PORT/VHOST"
+            )
         self.order()
+        both = sorted({*self.regions} & {*self.shadow_regions})
+        if both:
+            raise ConfigurationError(
+                f"{PREFIX}REGIONS and {PREFIX}SHADOW_REGIONS both name {', '.join(both)}: name a "
+                "region in one of them"
+            )
 
     @classmethod
     def from_mapping(cls, settings: Mapping[str, str], **given: Any) -> Self:
         """Read UPTIME_*; what is given goes before. A value that cannot be used is refused."""
         known = {name: value for name, value in given.items() if value is not None}
         return cls(**{**read(SETTINGS, settings, prefixes=(PREFIX,)), **known})
+
+    def _refuse_what_cannot_be_said(self) -> None:
+        """Refuse what other processes would not read as what it is: they are told in words."""
+        meant = read(SETTINGS, self.in_words(), prefixes=(PREFIX,))
+        for setting in SETTINGS:
+            given = getattr(self, setting.field)
+            if given not in _NOTHING and meant.get(setting.field) != given:
+                shown = hidden(str(given)) if setting.field in _WITH_SECRETS else given
+                raise ConfigurationError(
+                    f"{setting.field}={shown!r} is not accepted: use a value that can be written "
+                    f"as {PREFIX}{setting.name}"
+                )
 
     @property
     def sequences_url(self) -> str:
@@ -125,7 +166,7 @@ class UptimeSettings:
         return {
             PREFIX + setting.name: _word(value)
             for setting, value in shown.items()
-            if value not in {"", ()}
+            if value not in _NOTHING
         }
 
     def in_force(self) -> dict[str, str]:
@@ -139,8 +180,8 @@ class UptimeSettings:
 def _word(value: Any) -> str:
     match value:
         case tuple():
-            return ",".join(value)
+            return ",".join(map(str, value))
         case timedelta():
-            return f"{value.total_seconds():g}"
+            return f"{value.total_seconds():.15g}"
         case _:
             return str(value)

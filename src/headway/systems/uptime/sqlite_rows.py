@@ -66,6 +66,7 @@ update uptime_checks set retracted = 1 where subscription_id = ? and scheduled_m
 """
 TELL = "insert into uptime_incidents (subscription_id, what, scheduled_ms) values (?, ?, ?)"
 REJECT = "insert into uptime_rejected (raw, reason) values (?, ?)"
+REJECTED = "select raw, reason from uptime_rejected order by id desc limit ?"
 CHECKS = """
 select subscription_id, scheduled_ms, status, guid, retracted from uptime_checks
 where subscription_id = ? order by id

@@ -1,42 +1,33 @@
 """The store in one SQLite file, which the sequences may share."""
 
-import asyncio
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from headway.adapters.sqlite.connection import Location
-from headway.adapters.sqlite.reader import Readers
-from headway.adapters.sqlite.writer import Writer
+from headway.adapters.sqlite.tables import Tables
 from headway.systems.uptime import sqlite_rows as rows
 from headway.systems.uptime.effects import Change, Effect, Outcome, settle
 from headway.systems.uptime.memory_store import changed
 from headway.systems.uptime.monitors import Detector, Monitor, Subscription
 from headway.systems.uptime.results import CheckStatus
-from headway.systems.uptime.store import Check, MonitorChange, Totals
+from headway.systems.uptime.store import Check, MonitorChange, Rejected, Totals
 
 
 class SqliteStore:
     """Writes of one process go in groups, those of several take turns."""
 
     def __init__(self, path: str | Path, *, synchronous: str = "full") -> None:
-        location = Location(path=Path(path), synchronous=synchronous)
-        self._writer = Writer(location)
-        self._readers = Readers(location)
+        self._tables = Tables(path, rows.SCHEMA, synchronous=synchronous)
 
     async def prepare(self) -> None:
-        def make(connection: sqlite3.Connection) -> None:
-            for statement in rows.SCHEMA:
-                connection.execute(statement)
-
-        await self._writer.run(make)
+        await self._tables.prepare()
 
     async def load(self, subscription_ids: Sequence[str]) -> Mapping[str, Monitor]:
         wanted = set(subscription_ids)
-        return await self._readers.run(lambda connection: rows.monitors(connection, wanted))
+        return await self._tables.read(lambda connection: rows.monitors(connection, wanted))
 
     async def apply(self, effects: Sequence[Effect]) -> Sequence[Change]:
-        return await self._writer.run(lambda connection: _applied(connection, effects))
+        return await self._tables.write(lambda connection: _applied(connection, effects))
 
     async def save(
         self, subscriptions: Sequence[Subscription], detectors: Mapping[str, Detector]
@@ -49,7 +40,9 @@ class SqliteStore:
             )
             for each in subscriptions
         ]
-        await self._writer.run(lambda connection: connection.executemany(rows.SAVE, values).close())
+        await self._tables.write(
+            lambda connection: connection.executemany(rows.SAVE, values).close()
+        )
 
     async def change(self, subscription_id: str, change: MonitorChange) -> None:
         def write(connection: sqlite3.Connection) -> None:
@@ -66,13 +59,13 @@ class SqliteStore:
                         rows.SET_SUBSCRIPTION, (rows.packed(after.subscription), subscription_id)
                     )
 
-        await self._writer.run(write)
+        await self._tables.write(write)
 
     async def reject(self, raw: bytes, reason: str) -> None:
-        await self._writer.run(lambda c: c.execute(rows.REJECT, (raw, reason)).close())
+        await self._tables.write(lambda c: c.execute(rows.REJECT, (raw, reason)).close())
 
     async def close(self) -> None:
-        await asyncio.to_thread(self._let_go)
+        await self._tables.close()
 
     async def checks(self, subscription_id: str) -> Sequence[Check]:
         def read(connection: sqlite3.Connection) -> list[Check]:
@@ -81,22 +74,22 @@ class SqliteStore:
                 Check(key, at, status, guid, bool(gone)) for key, at, status, guid, gone in found
             ]
 
-        return await self._readers.run(read)
+        return await self._tables.read(read)
 
     async def totals(self) -> Totals:
-        found = await self._readers.run(lambda c: c.execute(rows.TOTALS).fetchone())
+        found = await self._tables.read(lambda c: c.execute(rows.TOTALS).fetchone())
         return Totals(*found)
+
+    async def rejected(self, limit: int) -> Sequence[Rejected]:
+        found = await self._tables.read(lambda c: c.execute(rows.REJECTED, (limit,)).fetchall())
+        return [Rejected(raw, reason) for raw, reason in found]
 
     async def count(self, counts: Mapping[str, float]) -> None:
         values = list(counts.items())
-        await self._writer.run(lambda c: c.executemany(rows.COUNT, values).close())
+        await self._tables.write(lambda c: c.executemany(rows.COUNT, values).close())
 
     async def counts(self) -> Mapping[str, float]:
-        return await self._readers.run(lambda c: dict(c.execute(rows.COUNTS).fetchall()))
-
-    def _let_go(self) -> None:
-        self._writer.close()
-        self._readers.close()
+        return await self._tables.read(lambda c: dict(c.execute(rows.COUNTS).fetchall()))
 
 
 def _applied(connection: sqlite3.Connection, effects: Sequence[Effect]) -> list[Change]:

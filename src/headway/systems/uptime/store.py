@@ -20,6 +20,13 @@ class Check(msgspec.Struct, frozen=True):
     """A miss that was taken back: its result came late."""
 
 
+class Rejected(msgspec.Struct, frozen=True):
+    """Bytes that came and were no result."""
+
+    raw: bytes
+    reason: str
+
+
 class Totals(msgspec.Struct, frozen=True):
     """The store in numbers."""
 
@@ -88,6 +95,10 @@ class UptimeRecords(UptimeStore, Protocol):
     async def checks(self, subscription_id: str) -> Sequence[Check]: ...
 
     async def totals(self) -> Totals: ...
+
+    async def rejected(self, limit: int) -> Sequence[Rejected]:
+        """Give the last bytes that were no result, the latest first."""
+        ...
 
     async def counts(self) -> Mapping[str, float]:
         """Give what all processes have counted, by the names of `metrics.Tally`."""

@@ -5,12 +5,15 @@ a region that is only tried out.
 """
 
 from collections.abc import Mapping
+from datetime import datetime, timedelta
 from enum import StrEnum
 
 from headway.systems.uptime.monitors import Monitor, RegionMode
 from headway.systems.uptime.results import CheckResult, CheckStatus
 from headway.systems.uptime.rollout import Features
 
+AHEAD_AT_MOST = timedelta(hours=1)
+"""How far the clock of a checker may be ahead of ours."""
 _SECONDS_OF_AN_HOUR = 3600
 
 
@@ -24,6 +27,25 @@ class Drop(StrEnum):
     DETECTOR_NOT_FOUND = "detector_not_found"
     DETECTOR_DISABLED = "detector_disabled"
     FEATURE_DISABLED = "feature_disabled"
+
+
+def latest_ms(now: datetime) -> int:
+    """Give the latest time for which a check can have been scheduled."""
+    return int((now + AHEAD_AT_MOST).timestamp() * 1000)
+
+
+def refused_by_time(result: CheckResult, latest: int) -> str | None:
+    """Say what is wrong with a result of a check that was not made yet.
+
+    If it were processed, all that come until then would be taken for duplicates.
+    """
+    if result.scheduled_check_time_ms <= latest:
+        return None
+    return (
+        f"scheduled_check_time_ms={result.scheduled_check_time_ms} is not accepted: use the time "
+        f"for which the check was scheduled, {latest} at most ({AHEAD_AT_MOST} from now), and look "
+        "at the clock of the checker"
+    )
 
 
 def refused_by_subscription(result: CheckResult, monitor: Monitor | None) -> Drop | None:

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from headway.adapters.sqlite.sequences import sqlite_sequences
-from headway.adapters.system.clock import SystemClock
+from headway.assembly.retrying import CLOCK
+from headway.assembly.sequencing import open_sequences
 from headway.systems.uptime.demo.journal import Journal, JournalWatcher
 from headway.systems.uptime.demo.measured import Measured, measure
 from headway.systems.uptime.demo.pool import Batch, Progress, batches
@@ -92,7 +92,7 @@ class _Run:
         self._store = NotedStore(file, self._journal)
         self._consumer = ResultProcessor(
             self._store,
-            sqlite_sequences(file, self._clock, family=FAMILY, synchronous="off"),
+            open_sequences(f"sqlite:///{file}?synchronous=off", family=FAMILY, clock=self._clock),
             clock=self._clock,
             chance=Seeded(scenario.seed),
             counts=Tally(),
@@ -105,8 +105,7 @@ class _Run:
     async def through(
         self, way: str, done: Sequence[Batch], on_results: Callable[[int], object]
     ) -> Measured:
-        real, until = SystemClock(), self._scenario.seconds
-        began = real.now()
+        began, until = CLOCK.now(), self._scenario.seconds
         try:
             await self._prepare()
             for batch in done:
@@ -126,7 +125,7 @@ class _Run:
             missing=frozenset((_key(of), _ms(at)) for of, at in self._traffic.missing),
             still=[(begins, begins + lasts) for begins, lasts in self._scenario.backlogs],
             until=float(until),
-            seconds=(real.now() - began).total_seconds(),
+            seconds=(CLOCK.now() - began).total_seconds(),
         )
 
     async def _prepare(self) -> None:
