@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Mapping
+from datetime import datetime
 from functools import partial
 from typing import Any
 
@@ -33,6 +34,9 @@ class BlockingWork:
     @property
     def key(self) -> str:
         return self._work.key
+
+    def now(self) -> datetime:
+        return self._work.now()
 
     def documents(self, collection: str) -> "BlockingCollection":
         return BlockingCollection(self._buffer, collection, self._wait)

@@ -2,22 +2,22 @@
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from headway.core.action import Reason
 from headway.core.document import LAST_OPERATION, LEASE_TOKEN
-from headway.core.event import DoneKey, Event, encode
+from headway.core.event import DoneKey
 from headway.core.facts import DeadLettered
 from headway.core.failure import Failure, words
 from headway.core.letter import Letter, write_letter
 from headway.core.secrets import hidden
-from headway.core.travel import LONGEST_MESSAGE, Travel, instant
+from headway.core.travel import LONGEST_MESSAGE, Travel
 from headway.core.writes import Update, Write
-from headway.ports.bus import Delivery, Done, Message
+from headway.ports.bus import Delivery, Done
 from headway.ports.commit import Unit
 from headway.ports.records import DoneRecord, Ended
 from headway.runtime.attempt import Attempt, Ending
-from headway.runtime.work import nth_id
+from headway.runtime.failed_event import failed_event
 
 if TYPE_CHECKING:
     from headway.runtime.recover import Recovery
@@ -60,7 +60,7 @@ def dead(
             at=now,
         ),
         writes=status_writes(attempt, error, now),
-        outgoing=_failed_event(attempt, travel, error, now),
+        outgoing=failed_event(attempt, travel, error, now),
         letter=letter,
         failed_queue=recovery.service.failed_queue,
     )
@@ -199,42 +199,3 @@ def _told(
         elapsed=now - (travel.first_seen or now),
         failure=failure,
     )
-
-
-def _failed_event(
-    attempt: Attempt, travel: Travel, error: BaseException, now: datetime
-) -> tuple[Message, ...]:
-    """Tell whoever listens, once, that this event has ended without success."""
-    subscription = attempt.subscription
-    if subscription.failed is None:
-        return ()
-    event_id = nth_id(attempt.key, 0, "failed")
-    about = _about(attempt)
-    event = Event(
-        subscription.failed,
-        event_id,
-        instant(now),
-        "1.0",
-        {
-            **about,
-            "error_message": hidden(words(error))[:LONGEST_MESSAGE],
-            "error_type": type(error).__name__,
-            "retry_count": travel.failures,
-            "failed_at": instant(now),
-        },
-    )
-    travel_of_it = Travel(operation=event_id)
-    return (Message(body=encode(event), travel=travel_of_it, event_type=subscription.failed),)
-
-
-def _about(attempt: Attempt) -> dict[str, Any]:
-    """Give the fields of the data that name what the event was about."""
-    names = [attempt.subscription.dedup]
-    if attempt.subscription.documents is not None:
-        names.append(attempt.subscription.documents[1])
-    data = attempt.event.data
-    return {
-        name: data.get(name) if isinstance(data, dict) else getattr(data, name, None)
-        for name in names
-        if isinstance(name, str)
-    }

@@ -25,6 +25,8 @@ H = TypeVar("H", bound=Handler)
 Dedup = str | Callable[[Event], str]
 Rebuild = Callable[[Document], Any]
 """Makes the data of an event from the document that the event is about."""
+FailedData = Callable[[Event, dict[str, Any]], Any]
+"""Makes the data of a `*Failed` event from the event that has ended, and the usual facts."""
 
 TRANSIENT = RetryPolicy(
     max_attempts=3,
@@ -44,6 +46,7 @@ class Subscription:
     queue: str
     is_coroutine: bool
     failed: str | None = None
+    failed_data: FailedData | None = None
     dedup: Dedup | None = None
     documents: tuple[str, str] | None = None
     lifecycle: Lifecycle | None = None
@@ -115,6 +118,7 @@ class Service:
         event_type: str,
         *,
         failed: str | None = None,
+        failed_data: FailedData | None = None,
         dedup: Dedup | None = None,
         documents: tuple[str, str] | None = None,
         rebuild: Rebuild | None = None,
@@ -127,6 +131,8 @@ class Service:
         Args:
             event_type: The type, as it stands in the event.
             failed: Type of the event that is published, once, when one ends as a letter.
+            failed_data: Makes the data of that event, `failed_data(event, facts)`; without it,
+                or if it raises, the data is the facts.
             dedup: Field of the data that holds the ids by which work is recognised, or a function
                 of the event that gives the key. Without it, the event's own id.
             documents: Collection, and the field of the data that holds the ids of its documents:
@@ -150,6 +156,8 @@ class Service:
                 f"rebuild={rebuild!r} is not accepted for {event_type} without documents=: say "
                 "which documents it is about"
             )
+        if failed_data is not None:
+            _check_failed_data(failed_data, event_type, failed)
         if name == self.failed_queue:
             raise ConfigurationError(
                 f"queue={name!r} is not accepted: letters are kept there; use another name"
@@ -172,6 +180,7 @@ class Service:
                 queue=name,
                 is_coroutine=coroutine,
                 failed=failed,
+                failed_data=failed_data,
                 dedup=dedup,
                 documents=documents,
                 lifecycle=None if documents is None else self.lifecycle(documents[0]),
@@ -211,6 +220,16 @@ class Service:
             Queue(name=name, event_types=tuple(kinds), failed=self.failed_queue)
             for name, kinds in types.items()
         ]
+
+
+def _check_failed_data(failed_data: object, event_type: str, failed: str | None) -> None:
+    named = f"failed_data={failed_data!r} is not accepted for {event_type}"
+    if failed is None:
+        raise ConfigurationError(f"{named} without failed=: say which event it makes the data of")
+    if not callable(failed_data) or _is_coroutine(failed_data):
+        raise ConfigurationError(
+            f"{named}: use a plain function (event, facts) that gives the data at once"
+        )
 
 
 def _check_handler(handler: Handler) -> None:

@@ -93,6 +93,10 @@ class Work:
         """Names this piece of work, the same in every attempt: pass it on to whoever takes keys."""
         return self._buffer.key
 
+    def now(self) -> datetime:
+        """Give the worker's own time, in UTC; in a trial it is that of the virtual clock."""
+        return self._buffer.around.now()
+
     def documents(self, collection: str) -> "Collection":
         """Give a collection to read from and to write to."""
         return Collection(self._buffer, collection)

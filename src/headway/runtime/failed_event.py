@@ -1,0 +1,71 @@
+"""The event that tells others, once, that an event has ended as a letter."""
+
+import logging
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from headway.core.event import Event, decode, encode
+from headway.core.failure import words
+from headway.core.secrets import hidden
+from headway.core.travel import LONGEST_MESSAGE, Travel, instant
+from headway.ports.bus import Message
+from headway.runtime.attempt import Attempt
+from headway.runtime.service import FailedData
+from headway.runtime.work import nth_id
+
+
+def failed_event(
+    attempt: Attempt, travel: Travel, error: BaseException, now: datetime
+) -> tuple[Message, ...]:
+    """Give the event of `failed=`, where the subscription has one."""
+    subscription = attempt.subscription
+    if subscription.failed is None:
+        return ()
+    event_id = nth_id(attempt.key, 0, "failed")
+    facts = {
+        **_about(attempt),
+        "error_message": hidden(words(error))[:LONGEST_MESSAGE],
+        "error_type": type(error).__name__,
+        "retry_count": travel.failures,
+        "failed_at": instant(now),
+    }
+    event = Event(subscription.failed, event_id, instant(now), "1.0", facts)
+    body = None
+    if subscription.failed_data is not None:
+        body = _in_own_words(subscription.failed_data, attempt.event, event)
+    travel_of_it = Travel(operation=event_id)
+    message = Message(
+        body=body or encode(event), travel=travel_of_it, event_type=subscription.failed
+    )
+    return (message,)
+
+
+def _in_own_words(made_by: FailedData, ended: Event, usual: Event) -> bytes | None:
+    """Have the user's function make the data; None if it cannot, for the letter goes before."""
+    try:
+        data = made_by(ended, dict(usual.data))
+        body = encode(msgspec.structs.replace(usual, data=data))
+        decode(body)  # what its receivers could not read is refused here
+    except Exception:  # whatever a function of the user's own raises
+        logging.getLogger("headway").exception(
+            "failed_data=%r could not make the data of %s: the usual data is published",
+            made_by,
+            usual.event_type,
+        )
+        return None
+    return body
+
+
+def _about(attempt: Attempt) -> dict[str, Any]:
+    """Give the fields of the data that name what the event was about."""
+    names = [attempt.subscription.dedup]
+    if attempt.subscription.documents is not None:
+        names.append(attempt.subscription.documents[1])
+    data = attempt.event.data
+    return {
+        name: data.get(name) if isinstance(data, dict) else getattr(data, name, None)
+        for name in names
+        if isinstance(name, str)
+    }
