@@ -1,0 +1,1 @@
+"""Mail archives to messages, chunks, embeddings, summaries and reports."""

@@ -1,0 +1,1 @@
+"""Reading mail: archives, messages, texts and threads. Nothing here knows of Headway."""

@@ -1,0 +1,30 @@
+"""Every service of the pipeline is made alike: the same waits, lifecycles and verdicts."""
+
+from headway import FloodRule, Service
+from headway.systems.consensus.failures import CLASSIFIER
+from headway.systems.consensus.lifecycles import LIFECYCLES
+from headway.systems.consensus.settings import ConsensusSettings
+
+OF_THE_DATA = FloodRule(at_least=1_000)
+"""For services that read what others wrote: a heap of broken files is no bad deploy, and must not
+keep what lies behind it waiting for minutes."""
+
+
+def make_service(
+    name: str,
+    settings: ConsensusSettings,
+    *,
+    failed_queue: str,
+    flood: FloodRule | None = None,
+) -> Service:
+    """Make a service without handlers."""
+    return Service(
+        name,
+        retry=settings.retry(),
+        transient=settings.transient(),
+        classifier=CLASSIFIER,
+        failed_queue=failed_queue,
+        outage=settings.outage(),
+        flood=flood or FloodRule(),
+        lifecycles=LIFECYCLES,
+    )

@@ -1,0 +1,104 @@
+"""Where vectors are kept, with the passages that they stand for."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import msgspec
+
+from headway.core.extras import cure
+from headway.core.secrets import hidden
+from headway.systems.consensus.failures import ModelMissingError, VectorsMismatchError
+from headway.systems.consensus.models.embedder import Vector
+from headway.systems.consensus.settings import ConsensusSettings
+
+
+class Passage(msgspec.Struct, frozen=True, kw_only=True):
+    """A chunk, and what has to be known of its message to show it."""
+
+    chunk_id: str
+    message_doc_id: str
+    message_id: str
+    thread_id: str
+    archive_id: str
+    chunk_index: int
+    offset: int
+    subject: str
+    sender: str
+    date: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Point:
+    """A passage and its vector."""
+
+    vector: Vector
+    passage: Passage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """A passage that was found; the higher its score, the better it fits."""
+
+    passage: Passage
+    score: float
+
+
+class VectorStore(Protocol):
+    """Keeps one vector for each chunk, made by one model; others are refused.
+
+    What `upsert` has returned for stays, and every process finds it. Threads may share a store.
+    """
+
+    @property
+    def collection(self) -> str:
+        """Names the place where the vectors are."""
+        ...
+
+    def upsert(self, points: Sequence[Point]) -> None:
+        """Keep points; those whose chunk is there already take its place."""
+        ...
+
+    def search(self, vector: Vector, k: int) -> list[Found]:
+        """Give the k passages whose vectors are nearest, best first; scores are cosines."""
+        ...
+
+    def search_words(self, terms: Sequence[str], k: int) -> list[Found]:
+        """Give the k passages that hold most of these words, rare ones before all, best first."""
+        ...
+
+    def ids(self) -> set[str]:
+        """Give the ids of all chunks that are there."""
+        ...
+
+    def close(self) -> None:
+        """Let go of files and connections."""
+        ...
+
+
+def open_vectors(settings: ConsensusSettings, model: str) -> VectorStore:
+    """Choose by CONSENSUS_VECTORS; nothing is opened before the first use."""
+    if not settings.vectors:
+        from headway.systems.consensus.vectors.file import FileVectors  # noqa: PLC0415 (a ring)
+
+        return FileVectors(settings.vectors_file, model=model)
+    try:
+        from headway.systems.consensus.vectors.qdrant import open_qdrant  # noqa: PLC0415 (an extra)
+    except ModuleNotFoundError as missing:
+        raise ModelMissingError(
+            f"CONSENSUS_VECTORS={hidden(settings.vectors)!r} needs {missing.name}: {cure('qdrant')}"
+        ) from missing
+    return open_qdrant(settings.vectors, settings.vectors_api_key, model=model)
+
+
+def refuse_another(where: str, model: str, size: int, kept: tuple[str, int]) -> None:
+    """Refuse vectors that cannot be compared with those that are kept."""
+    if (model, size) == kept:
+        return
+    raise VectorsMismatchError(
+        f"CONSENSUS_EMBEDDING_MODEL={model!r} makes vectors of {size} numbers; those in {where} "
+        f"were made by {kept[0]!r} and have {kept[1]}, and the two cannot be compared. Set the "
+        "backend and the model back to that, or begin anew with another CONSENSUS_DATA or "
+        "CONSENSUS_VECTORS"
+    )
