@@ -6,6 +6,7 @@ it is done. What is measured is only that: nothing is applied.
 """
 
 from collections.abc import Callable, Sequence
+from os import getloadavg
 
 import redis
 
@@ -63,6 +64,7 @@ def _speed(server: Redis, rounds: int) -> Table:
         _SERIAL: lambda: _turn(serial.monitors, SERIAL, lambda some: serial.in_turn(some, 1)),
         _BATCH: lambda: _turn(batch.monitors, BATCHED, lambda some: batch.in_turn(some, AT_ONCE)),
     }
+    before = getloadavg()[0]
     # The first time the keys are made; and a server is told the script.
     for contestant in contestants.values():
         contestant()
@@ -75,6 +77,7 @@ def _speed(server: Redis, rounds: int) -> Table:
         ordered.close()
     awaited.close()
     table.unit = "ns per result"
+    table.notes.append(f"load of the machine: {before:.1f} before, {getloadavg()[0]:.1f} after")
     table.goal(f"{_SERIAL} / {_THREE}", table.rows[_SERIAL][1], 1)
     table.goal(f"{_BATCH} / {_THREE}", table.rows[_BATCH][1], 1 / 8)
     return table

@@ -1,6 +1,6 @@
 """Headway: whose turn it is and that it is done, each one decision of one script.
 
-The client is for asyncio and the commands' is not, which is dearer for one call at a time.
+It runs in an event loop and the plain commands do not, which is dearer for one call at a time.
 """
 
 import asyncio

@@ -72,7 +72,7 @@ class ThreeCommands:
 
 
 class ThreeCommandsAsync:
-    """The same over the client that Headway uses too."""
+    """The same over redis-py's client for asyncio, as a consumer in an event loop would."""
 
     def __init__(self, url: str, monitors: Monitors) -> None:
         self.monitors = monitors

@@ -12,6 +12,7 @@ from headway.adapters.memory.sequences import MemorySequences, MemoryShelf
 from headway.adapters.redis.clustered import clustered_sequences
 from headway.adapters.redis.sequences import redis_sequences
 from headway.adapters.sqlite.sequences import sqlite_sequences
+from headway.core.sequence_answers import Offer
 from headway.core.sequence_settings import SequenceSettings
 from headway.ports.sequences import SequenceEngine
 from headway.testing.clock import VirtualClock
@@ -138,3 +139,15 @@ class TestRedis(OnRedis, SequencesConformance): ...
 
 
 class TestCluster(OnCluster, SequencesConformance): ...
+
+
+@pytest.mark.server("redis")
+async def test_a_cluster_says_once_what_it_can_lose(
+    redis_cluster: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    sequences = clustered_sequences(redis_cluster, prefix="losses")
+    for token in ("a", "b"):
+        await sequences.offer([Offer(key, 1, b"", token) for key in "xyz"])
+    await sequences.close()
+    lines = [(record.levelname, "appendfsync is" in record.message) for record in caplog.records]
+    assert lines == [("WARNING", True)]

@@ -134,7 +134,7 @@ class History(RuleBasedStateMachine):
 
     @rule(key=keys, ahead=st.integers(1, 3))
     def offer_next(self, key: str, ahead: int) -> None:
-        marker = self.model.states[key].marker or 0
+        marker = max(self.model.states[key].marker or 0, 0)  # before a first one at 0 it is below
         payload = b"%d \xff" % (marker + ahead)
         self.offer_it(Offer(key, marker + ahead, payload, self.token()))
 

@@ -52,7 +52,7 @@ def _redis(
         from headway.adapters.redis.clustered import clustered_sequences  # noqa: PLC0415 (an extra)
         from headway.adapters.redis.sequences import redis_sequences  # noqa: PLC0415 (an extra)
     except ModuleNotFoundError as missing:
-        if missing.name is None or missing.name.partition(".")[0] != "redis":
+        if missing.name is None or missing.name.partition(".")[0] not in {"redis", "hiredis"}:
             raise
         raise ConfigurationError(
             f"{meant.name}={hidden(meant.url)!r} needs redis: {cure('redis')}"

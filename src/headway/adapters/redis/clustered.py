@@ -11,14 +11,13 @@ from collections.abc import Awaitable, Iterable, Iterator, Sequence
 from datetime import timedelta
 from functools import cache
 from itertools import count
-from typing import Any, TypeVar
+from typing import Any, TypeVar, Unpack
 
-from redis.asyncio.cluster import RedisCluster
-
+from headway.adapters.redis.losses import say_what_can_be_lost
+from headway.adapters.redis.opening import Keeping, cluster
 from headway.adapters.redis.script import NOW, Script
-from headway.adapters.redis.sequences import AT_ONCE, WEEK, Asked, RedisSequences
+from headway.adapters.redis.sequences import AT_ONCE, Asked, RedisSequences
 from headway.core.sequence_settings import SequenceSettings
-from headway.ports.clock import Clock
 
 T = TypeVar("T")
 
@@ -50,19 +49,12 @@ return 1
 class ClusteredSequences(RedisSequences):
     """As on one server; only who looks for due keys has to visit every slot that is in use."""
 
-    def __init__(
-        self,
-        client: Any,
-        settings: SequenceSettings,
-        *,
-        prefix: str = "uptime",
-        clock: Clock | None = None,
-        forget_after: timedelta = WEEK,
-    ) -> None:
-        super().__init__(client, settings, prefix=prefix, clock=clock, forget_after=forget_after)
-        self._directory = f"{prefix}:backlog_slots"
+    def __init__(self, client: Any, settings: SequenceSettings, **keeping: Unpack[Keeping]) -> None:
+        super().__init__(client, client, settings, **keeping)
+        self._directory = self.index.removesuffix("due") + "slots"
         self._known: set[int] = set()
         """Slots that are in the directory."""
+        self._has_met = False
         self._gate = asyncio.Semaphore(_TOGETHER)
         self._peek, self._take = Script(client, _PEEK), Script(client, _TAKE)
 
@@ -93,6 +85,9 @@ class ClusteredSequences(RedisSequences):
         for number, (key, _, _) in enumerate(asked):
             by_slot[slot_of(key)].append(number)
         new = by_slot.keys() - self._known
+        if not self._has_met:
+            self._has_met = True
+            await self._meet()
         if new:
             await self.client.sadd(self._directory, *new)
             self._known |= new
@@ -112,6 +107,11 @@ class ClusteredSequences(RedisSequences):
 
         await self._all(decided(slot, numbers) for slot, numbers in parts)
         return answers
+
+    async def _meet(self) -> None:
+        await self.client.initialize()
+        for node in self.client.get_primaries():
+            await say_what_can_be_lost(self.client, target_nodes=node)
 
     async def _all(self, calls: Iterable[Awaitable[T]]) -> list[T]:
         async def gated(call: Awaitable[T]) -> T:
@@ -149,14 +149,7 @@ def _tags() -> dict[int, str]:
 
 
 def clustered_sequences(
-    url: str,
-    settings: SequenceSettings | None = None,
-    *,
-    prefix: str = "uptime",
-    clock: Clock | None = None,
-    forget_after: timedelta = WEEK,
+    url: str, settings: SequenceSettings | None = None, **keeping: Unpack[Keeping]
 ) -> ClusteredSequences:
     """Give the sequences of one worker process on a cluster; the URL names any of its nodes."""
-    client = RedisCluster.from_url(url)
-    kept = settings or SequenceSettings()
-    return ClusteredSequences(client, kept, prefix=prefix, clock=clock, forget_after=forget_after)
+    return ClusteredSequences(cluster(url), settings or SequenceSettings(), **keeping)

@@ -2,15 +2,21 @@
 -- KEYS: the index of due keys, and then for each decision the state and the backlog of its key.
 -- ARGV: now ('' asks the server), what to do, and then two for each decision: what is asked, its
 -- parts joined by '|', and what is in the result.
+-- The settings are put where it says SETTINGS; LEASE and STATE_TTL come before everything.
 -- Times are microseconds. Numbers stay below 2^53, where a Lua number is exact.
 
 local floor, format, match = math.floor, string.format, string.match
 local call = redis.call
 
 local now = tonumber(ARGV[1])
-if not now then
-  local time = call('TIME')
-  now = time[1] * 1000000 + time[2]
+
+-- The server is asked when the time is first needed, which for most completions is never.
+local function clock()
+  if not now then
+    local time = call('TIME')
+    now = time[1] * 1000000 + time[2]
+  end
+  return now
 end
 
 local function int(number)
@@ -21,6 +27,9 @@ local OFFER = '^(%d+)|([^|]*)|(%d+)|(%d+)|(%-?%d*)|(%-?%d*)$'
 
 -- Everything that can be asked. Made only when it is needed, which is seldom: see the end.
 local function machine()
+  clock()
+  -- SETTINGS
+
   -- The state of a key: nothing but its marker while it is idle.
 
   local STATE = '^([^|]*)|([^|]*)|([^|]*)|([^|]*)|([^|]*)|([^|]*)|([^|]*)|([^|]*)|([^|]*)|([^|]*)|([^|]*)$'
@@ -545,7 +554,7 @@ end
 -- What happens nearly always: a result in its turn to a key that is idle, and its completion.
 
 local IN_FLIGHT = '^([^|]*)|([^|]*)|([^|]*)|%d+|||||||$'
-local ends = int(now + LEASE)
+local ends
 
 local function usual_offer(key, text, asked)
   local marker = text and tonumber(text)
@@ -567,6 +576,7 @@ local function usual_offer(key, text, asked)
   elseif floor((at - marker) / step) > 1 and floor((at - begins) / step) > 0 then
     return nil
   end
+  ends = ends or int(clock() + LEASE)
   local state = text .. '|' .. position .. '|' .. token .. '|' .. ends .. '|||||||'
   call('SET', key, state, 'PX', STATE_TTL)
   return 'P'
@@ -581,7 +591,7 @@ local function usual_completion(key, text, asked)
   return 'C'
 end
 
-local usual = ({ offer = usual_offer, complete = usual_completion })[ARGV[2]]
+local usual = ARGV[2] == 'offer' and usual_offer or ARGV[2] == 'complete' and usual_completion
 local decide, answers = nil, {}
 for i = 1, (#KEYS - 1) / 2 do
   local key, asked = KEYS[2 * i], ARGV[1 + 2 * i]

@@ -36,10 +36,16 @@ def instant(at: float) -> datetime:
 
 
 def script_for(settings: SequenceSettings, forget_after: timedelta) -> str:
-    """Give the script with the settings in it: they need not travel with each call."""
+    """Give the script with the settings in it: they need not travel with each call.
+
+    Only what nearly every call needs is made in every call.
+    """
     backlog = settings.hold_at_most * _KEPT_LONGER
-    constants = {
+    always = {
         "LEASE": _whole(settings.lease),
+        "STATE_TTL": _milliseconds(max(backlog, forget_after)),
+    }
+    seldom = {
         "SCHEDULE": _list(settings.schedule),
         "LOOKS": _list(settings.looks),
         "LAST_WAIT": _whole(settings.schedule[-1]),
@@ -50,11 +56,10 @@ def script_for(settings: SequenceSettings, forget_after: timedelta) -> str:
         "BREAKER_AT_MOST": str(settings.breaker_at_most),
         "ON_GAP": f"'{settings.on_gap}'",
         "ON_LATE": f"'{settings.on_late}'",
-        "BACKLOG_TTL": str(max(backlog // _MILLISECOND, 1)),
-        "STATE_TTL": str(max(max(backlog, forget_after) // _MILLISECOND, 1)),
+        "BACKLOG_TTL": _milliseconds(backlog),
     }
-    lines = [f"local {name} = {value}" for name, value in constants.items()]
-    return "\n".join([*lines, Path(__file__).with_name("sequence.lua").read_text()])
+    text = Path(__file__).with_name("sequence.lua").read_text()
+    return _constants(always) + text.replace("  -- SETTINGS\n", _constants(seldom), 1)
 
 
 def offer_text(offer: Offer) -> str:
@@ -170,6 +175,14 @@ def _held(member: bytes, position: float) -> Held:
 def _missed(text: str) -> Missed:
     first, last, step, until = text.split(",")
     return Missed(int(first), int(last), int(step), instant(int(until)))
+
+
+def _constants(values: dict[str, str]) -> str:
+    return "".join(f"local {name} = {value}\n" for name, value in values.items())
+
+
+def _milliseconds(wait: timedelta) -> str:
+    return f"'{max(wait // _MILLISECOND, 1)}'"  # a number would be written out for every command
 
 
 def _whole(wait: timedelta) -> str:

@@ -7,14 +7,12 @@ cluster. The keys that hold something are in `<prefix>:backlog_due`, by when the
 
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
-from typing import Any
+from typing import Any, Unpack
 
-from redis.asyncio import Redis
-from redis.asyncio.retry import Retry
-from redis.backoff import ExponentialBackoff
-from redis.exceptions import BusyLoadingError, ConnectionError, TimeoutError  # noqa: A004 (its own)
-
-from headway.adapters.redis.script import NOW, Script
+from headway.adapters.redis.link import Link
+from headway.adapters.redis.losses import say_what_can_be_lost
+from headway.adapters.redis.opening import WEEK, Keeping, one_server
+from headway.adapters.redis.script import NOW, Calls, Script
 from headway.adapters.redis.sequence_texts import (
     completed,
     fills,
@@ -39,13 +37,11 @@ from headway.core.sequence_answers import (
     Work,
 )
 from headway.core.sequence_settings import SequenceSettings
-from headway.ports.clock import Clock
 from headway.ports.sequences import HeldResult, Reading
 
 Asked = tuple[str, str, bytes]
 """A key, what is asked about it, and what is in the result."""
 
-WEEK = timedelta(days=7)
 AT_ONCE = 200
 """Decisions in one call: the server does nothing else meanwhile."""
 _MICROSECOND = timedelta(microseconds=1)
@@ -62,17 +58,19 @@ return keys
 
 
 class RedisSequences:
-    """The sequences under one prefix, over one client, which belongs to one event loop."""
+    """The sequences under one prefix, over one client, which belongs to one event loop.
+
+    Decisions go by `calls`, which closes the client too; what operators read goes by the client.
+    """
 
     def __init__(
         self,
         client: Any,
+        calls: Calls,
         settings: SequenceSettings,
-        *,
-        prefix: str = "uptime",
-        clock: Clock | None = None,
-        forget_after: timedelta = WEEK,
+        **keeping: Unpack[Keeping],
     ) -> None:
+        prefix = keeping.get("prefix", "uptime")
         if not prefix or "{" in prefix:
             raise ConfigurationError(
                 f"prefix={prefix!r} is not accepted: use a name without braces"
@@ -80,11 +78,13 @@ class RedisSequences:
         self.settings = settings
         self.client = client
         self.index = f"{prefix}:backlog_due"
-        self._clock = clock
+        self._clock = keeping.get("clock")
         self._backlog, self._task = f"{prefix}:backlog:", f"{prefix}:backlog_task:"
         self._fill = fills(settings)
-        self._decide = Script(client, script_for(settings, forget_after))
-        self._take_due = Script(client, _TAKE_DUE)
+        self._calls = calls
+        forget_after = keeping.get("forget_after", WEEK)
+        self._decide = Script(calls, script_for(settings, forget_after))
+        self._take_due = Script(calls, _TAKE_DUE)
 
     async def offer(self, offers: Sequence[Offer]) -> Sequence[Offered]:
         asked = [(offer.key, offer_text(offer), offer.payload) for offer in offers]
@@ -144,10 +144,12 @@ class RedisSequences:
         return int(dropped)
 
     async def close(self) -> None:
-        await self.client.aclose()
+        await self._calls.aclose()
 
     async def ask(self, what: str, asked: Sequence[Asked]) -> Sequence[Any]:
         """Have decisions made, in this order, by as few calls as possible."""
+        if len(asked) <= AT_ONCE:
+            return await self.decide(what, asked, self.index)
         answers: list[Any] = []
         for start in range(0, len(asked), AT_ONCE):
             answers += await self.decide(what, asked[start : start + AT_ONCE], self.index)
@@ -157,9 +159,9 @@ class RedisSequences:
         """Have decisions made by one call; the index lives where the keys do."""
         keys: list[str] = [index]
         values: list[Any] = [self.now(), what]
+        task, backlog = self._task, self._backlog
         for key, text, payload in asked:
-            backlog, task = self.names(key)
-            keys += (task, backlog)
+            keys += (f"{task}{{{key}}}", f"{backlog}{{{key}}}")
             values += (text, payload)
         answers: Sequence[Any] = await self._decide(keys, values)
         return answers
@@ -182,24 +184,10 @@ class RedisSequences:
         return instant(seconds * 1_000_000 + microseconds)
 
 
-def retries() -> Retry:
-    """Say how often a call is repeated when its connection is lost: it is recognised then."""
-    lost = (ConnectionError, TimeoutError, BusyLoadingError)
-    return Retry(ExponentialBackoff(cap=1, base=0.05), 5, supported_errors=lost)
-
-
 def redis_sequences(
-    url: str,
-    settings: SequenceSettings | None = None,
-    *,
-    prefix: str = "uptime",
-    clock: Clock | None = None,
-    forget_after: timedelta = WEEK,
+    url: str, settings: SequenceSettings | None = None, **keeping: Unpack[Keeping]
 ) -> RedisSequences:
-    """Give the sequences of one worker process on one server; it connects when it is needed.
-
-    Without a clock the server's own is used, so that clocks of workers are never compared.
-    """
-    client = Redis.from_url(url, retry=retries())
-    kept = settings or SequenceSettings()
-    return RedisSequences(client, kept, prefix=prefix, clock=clock, forget_after=forget_after)
+    """Give the sequences of one worker process on one server; it connects when it is needed."""
+    client = one_server(url)
+    link = Link(client, lambda: say_what_can_be_lost(client))
+    return RedisSequences(client, link, settings or SequenceSettings(), **keeping)
