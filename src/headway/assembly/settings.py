@@ -94,7 +94,17 @@ def named_services() -> list[str]:
 
 SERVICES = "HEADWAY_SERVICES"
 SEQUENCES = "HEADWAY_SEQUENCES"
-_OWN = ("HEADWAY_BUS", "HEADWAY_STORE", "HEADWAY_EXCHANGE", SEQUENCES, SERVICES, SETTINGS_FILE)
+ERRORS = "HEADWAY_ERRORS"
+"""The file in which `headway ui` keeps reports of errors."""
+_OWN = (
+    "HEADWAY_BUS",
+    "HEADWAY_STORE",
+    "HEADWAY_EXCHANGE",
+    SEQUENCES,
+    SERVICES,
+    SETTINGS_FILE,
+    ERRORS,
+)
 DEFAULT_EXCHANGE = "headway.events"
 
 

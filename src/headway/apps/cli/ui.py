@@ -6,9 +6,8 @@ from typing import Annotated
 import typer
 
 from headway.apps.cli.logs import LogFormat, write_logs
-from headway.assembly.settings import environment
+from headway.assembly.settings import ERRORS, environment
 
-ERRORS = "HEADWAY_ERRORS"
 _FILE = "headway-errors.db"
 
 
