@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from headway.core.metric import Metric
+from headway.systems.uptime import metrics
 from tests.proof.ordering import Load, Place
 from tests.proof.slow_consumer import BATCHES
 from tests.uptime.crowds import MINUTE, keys
@@ -29,6 +31,45 @@ class Seen:
 
     def false_misses(self, load: Load) -> int:
         return len((self.standing | self.retracted) - load.missing)
+
+    def counted_by(self, metric: Metric) -> float:
+        return self.counts.get(metric.name, 0)
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What the document asks of a consumer."""
+
+    added: float
+    removed: float
+    timeouts: float
+    breakers: float
+    mean_held: float
+    waits: list[float]
+    """Of held results for each gap, after the missing result arrived."""
+
+    @property
+    def closed_in_time(self) -> float:
+        return sum(wait <= 1 for wait in self.waits) / len(self.waits)
+
+    def __str__(self) -> str:
+        return (
+            f"{self.added:.0f} held, mean {self.mean_held:.2f}; {len(self.waits)} gaps closed by "
+            f"their result, {self.closed_in_time:.1%} of them within a second of its arrival; "
+            f"timeouts {self.timeouts / self.added:.2%}, breaker {self.breakers / self.added:.2%}"
+        )
+
+
+def figures_of(folder: Path, load: Load, seen: Seen) -> Figures:
+    added = seen.counted_by(metrics.ADDED)
+    return Figures(
+        added=added,
+        removed=seen.counted_by(metrics.REMOVED),
+        timeouts=seen.counted_by(metrics.TIMEOUT),
+        breakers=seen.counted_by(metrics.CIRCUIT_BREAKER),
+        mean_held=added / seen.counted_by(metrics.CLEARED),
+        waits=closings(folder, load, seen),
+    )
 
 
 def seen_in(folder: Path) -> Seen:
@@ -74,9 +115,9 @@ def closings(folder: Path, load: Load, seen: Seen) -> list[float]:
     held: list[Place] = []
     for line in (folder / BATCHES).read_text().splitlines():
         batch = json.loads(line)
-        for guid in batch["guids"]:
+        for guid in batch.get("guids", ()):
             arrived.setdefault(_place(guid), batch["at"])
-        held += map(_place, batch["held"])
+        held += map(_place, batch.get("held", ()))
     waits: dict[tuple[Place, float], float] = {}
     missing = load.missing
     for key, minute in sorted(held, key=lambda place: place[1]):

@@ -9,10 +9,13 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 from confluent_kafka import Producer
 
@@ -28,6 +31,8 @@ from tests.uptime.crowds import MINUTE, keys, subscribe
 REPOSITORY = Path(__file__).parents[2]
 CELERY = [sys.executable, "-m", "celery", "-A", "headway.systems.uptime.tasks", "worker"]
 CELERY += ["--concurrency", "2", "--without-gossip", "--without-mingle"]
+# This cluster keeps five megabytes of a partition, and a consumer that was killed is far behind.
+PACKED = {"compression.type": "gzip", "linger.ms": 50}
 WATCH = """
 create table proof_times (id integer primary key, at real not null);
 create trigger proof_times after insert on uptime_checks begin
@@ -35,8 +40,12 @@ create trigger proof_times after insert on uptime_checks begin
 end
 """
 
+_NAP = 0.01
+"""Seconds: shorter ones would cost more than they give."""
+
 Place = tuple[str, int]
 """A key and a minute."""
+Victim = Literal["worker", "consumer", "celery", "redis"]
 
 
 class DurableRedis(Redis):
@@ -56,6 +65,7 @@ class Load:
     """Of the schedule and of the interval."""
     processes: int = 6
     batches_in_interval: int = 3
+    """Half as many as processes: Arroyo gives out no more batches before the oldest is done."""
 
     @property
     def interval(self) -> float:
@@ -82,20 +92,24 @@ class Load:
         """How many results have to come out of order for this to be a proof."""
         return self.subscriptions * self.minutes // 200
 
-    def paced(self) -> Iterator[bytes]:
-        """Give all but the first minute, evenly over every interval."""
+    def paced(self, stopped: threading.Event) -> Iterator[bytes]:
+        """Give all but the first minute, evenly over every interval, unless it is stopped."""
         missing, names = self.missing, keys(self.subscriptions)
         began, pause = time.monotonic(), self.interval / len(names)
         for number in range(len(names) * (self.minutes - 1)):
             minute, name = number // len(names) + 2, names[number % len(names)]
             early = began + number * pause - time.monotonic()
-            if early > 0:
-                time.sleep(early)
+            if (early > _NAP and stopped.wait(early)) or stopped.is_set():
+                return
             if (name, minute) not in missing:
-                yield _raw(name, minute)
+                yield raw_of(name, minute)
 
 
-def _raw(name: str, minute: int) -> bytes:
+FULL = Load(subscriptions=2_000, minutes=100, time_scale=0.05)
+REDUCED = Load(subscriptions=250, minutes=20, time_scale=0.02)
+
+
+def raw_of(name: str, minute: int) -> bytes:
     return encode(CheckResult(f"{name}-{minute}", name, CheckStatus.SUCCESS, minute * MINUTE))
 
 
@@ -110,13 +124,16 @@ def kafka_cluster() -> Iterator[str]:
 
 @dataclass
 class Crew:
-    """The consumer and, if wanted, a worker of Celery: whoever dies is replaced."""
+    """The consumer and, if wanted, a worker of Celery: whoever ends is replaced."""
 
     settings: UptimeSettings
     load: Load
     folder: Path
     running: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
-    killed: dict[str, int] = field(default_factory=dict)
+    killed: Counter[str] = field(default_factory=Counter)
+    replaced: Counter[str] = field(default_factory=Counter)
+    """Of those that nobody killed."""
+    _all: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
     def commands(self) -> dict[str, list[str]]:
         load = self.load
@@ -127,59 +144,70 @@ class Crew:
         return {"consumer": consumer} | ({"celery": CELERY} if self.settings.celery_broker else {})
 
     def be_there(self) -> None:
+        """Start whoever is not there."""
         for name, command in self.commands().items():
             process = self.running.get(name)
-            if process is None or process.poll() is not None:
-                self._clear(process)
-                with (self.folder / f"{name}.log").open("ab") as log:
-                    self.running[name] = subprocess.Popen(
-                        command,
-                        env={**os.environ, **self.settings.in_words()},
-                        cwd=REPOSITORY,
-                        stdout=log,
-                        stderr=log,
-                        start_new_session=True,
-                    )
+            if process is not None and process.poll() is None:
+                continue
+            if process is not None and process.returncode != -signal.SIGKILL:
+                self.replaced[name] += 1
+            with (self.folder / f"{name}.log").open("ab") as log:
+                self.running[name] = subprocess.Popen(
+                    command,
+                    env={**os.environ, **self.settings.in_words()},
+                    cwd=REPOSITORY,
+                    stdout=log,
+                    stderr=log,
+                    start_new_session=True,
+                )
+            self._all.append(self.running[name])
 
-    def kill(self, name: str, redis: Redis) -> bool:
-        """Kill one of the pool's processes, all of Celery's, or Redis; say whether it was there."""
-        match name:
-            case "worker":
+    async def stay(self) -> None:
+        while True:
+            self.be_there()
+            await asyncio.sleep(0.2)
+
+    def kill(self, victim: Victim, redis: Redis | None, chance: random.Random) -> bool:
+        """Kill somebody with SIGKILL, and say whether anybody was there."""
+        match victim:
+            case "worker":  # one process of the pool; the consumer has to find out
                 alive = self._workers()
                 if not alive:
                     return False
-                os.kill(random.Random(sum(self.killed.values())).choice(alive), signal.SIGKILL)
+                os.kill(chance.choice(alive), signal.SIGKILL)
+            case "consumer":  # its pool goes on with what it is at, and ends by itself
+                self.running["consumer"].kill()
+                self.running["consumer"].wait()
             case "celery":
                 os.killpg(self.running["celery"].pid, signal.SIGKILL)
                 self.running["celery"].wait()
-            case _:
+            case "redis":
+                assert redis is not None
                 redis.kill()
                 time.sleep(0.5)
                 redis.start()
-        self.killed[name] = self.killed.get(name, 0) + 1
-        self.be_there()
+        self.killed[victim] += 1
         return True
 
     def go_home(self) -> None:
+        """End everybody in order; and those too who were left behind by the killed."""
         for process in self.running.values():
             process.send_signal(signal.SIGTERM)
         for process in self.running.values():
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(30)
-            self._clear(process)
-
-    def _workers(self) -> list[int]:
-        lines = (self.folder / BATCHES).read_text().splitlines()[-4 * self.load.processes :]
-        pids = sorted({int(json.loads(line)["pid"]) for line in lines})
-        # A number may belong to somebody else by now.
-        return [pid for pid in pids if _session_of(pid) == self.running["consumer"].pid]
-
-    def _clear(self, process: subprocess.Popen[bytes] | None) -> None:
-        """End what a process left behind in its session."""
-        if process is not None:
+        for process in self._all:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
+
+    def _workers(self) -> list[int]:
+        """Give the processes of the present pool that had a batch already."""
+        seen = self.folder / BATCHES
+        lines = seen.read_text().splitlines()[-4 * self.load.processes :]
+        pids = sorted({int(json.loads(line)["pid"]) for line in lines})
+        # A number may belong to somebody else by now.
+        return [pid for pid in pids if _session_of(pid) == self.running["consumer"].pid]
 
 
 def _session_of(pid: int) -> int | None:
@@ -206,24 +234,27 @@ async def run(
 
     async def until(results: int) -> None:
         async with asyncio.timeout(patience):
-            while (await store.totals()).results < results:
+            while (await store.totals()).results < results:  # noqa: ASYNC110 (others do it)
                 await asyncio.sleep(0.2)
-                crew.be_there()
 
+    stopped = threading.Event()
+    staying = asyncio.create_task(crew.stay())
     try:
-        crew.be_there()
-        first = [_raw(name, 1) for name in keys(load.subscriptions)]
+        first = [raw_of(name, 1) for name in keys(load.subscriptions)]
         await asyncio.to_thread(produce, settings, first, _quiet)
         await until(len(first))  # everybody has started: from here on time counts
-        feeding = asyncio.create_task(asyncio.to_thread(produce, settings, load.paced(), _quiet))
+        feeding = asyncio.create_task(
+            asyncio.to_thread(produce, settings, load.paced(stopped), _quiet, PACKED)
+        )
         if hardship is not None:
             await hardship(crew)
         await feeding
         await until(load.results)
         await _until_none_is_held(settings, patience)
-        await asyncio.sleep(1.5)  # what was counted last is stored once in a second
     finally:
-        await asyncio.to_thread(crew.go_home)
+        stopped.set()
+        staying.cancel()
+        await asyncio.to_thread(crew.go_home)  # whoever ends stores what it counted last
         await store.close()
     return crew
 

@@ -33,23 +33,23 @@ def slowly(settings: UptimeSettings, message: Message[ValuesBatch[KafkaPayload]]
     guids = [decode(raw).guid for raw in raws]
     if crc32(guids[0].encode()) % SLOW_ONE_IN == 0:
         time.sleep(SLOW_INTERVALS * INTERVAL_SECONDS * settings.time_scale)
-    host = host_of(settings)
-    begin = time.time()
+    host, seen = host_of(settings), Path(settings.store_place().path).with_name(BATCHES)
+    # Before and after: in between, somebody may kill this process.
+    _append(seen, {"pid": os.getpid(), "at": time.time(), "guids": guids})
     fates = host.handle(raws, host.progress())
     host.flush()
     held = [guid for guid, fate in zip(guids, fates, strict=True) if fate is Fate.HELD]
-    seen = {"pid": os.getpid(), "at": begin, "guids": guids, "held": held}
-    _append(Path(settings.store_place().path).with_name(BATCHES), json.dumps(seen))
+    _append(seen, {"pid": os.getpid(), "held": held})
     if Fate.LEFT in fates:
         raise kafka.ResultsLeftError(f"of {len(raws)} results some were neither applied nor held")
     return len(raws)
 
 
-def _append(path: Path, line: str) -> None:
+def _append(path: Path, seen: object) -> None:
     # In one write: other processes write there too.
     file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     try:
-        os.write(file, f"{line}\n".encode())
+        os.write(file, f"{json.dumps(seen)}\n".encode())
     finally:
         os.close(file)
 
