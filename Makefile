@@ -24,7 +24,7 @@ $(VENV)/.develop: pyproject.toml constraints.txt tools/setup
 	@tools/setup develop
 
 demo: $(VENV)/.product  ## Run the main job on the embedded default: no server needed
-	$(BIN)/headway demo ledger
+	$(BIN)/headway demo
 
 test: $(VENV)/.develop servers  ## Everything a change must pass, real servers included (under 15 minutes)
 	@$(MAKE) --no-print-directory lint

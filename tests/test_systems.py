@@ -27,6 +27,7 @@ PLACES = {
     "headway.core.catalogue": "rules for errors (documented)",
     "headway.core.engine_url": "URLs refused in the same words",
     "headway.core.extras": "says which extra is missing, in the same words",
+    "headway.core.facts": "what workers tell an observer (documented)",
     "headway.core.metric": "what a catalogue of metrics consists of",
     "headway.core.parsing": "settings read and refused in the same words",
     "headway.core.secrets": "settings shown without passwords",

@@ -17,6 +17,7 @@ from headway.systems.consensus.events import (
     plain,
 )
 from headway.systems.consensus.mail.reading import Mail, read_mail
+from headway.systems.consensus.services import gathering
 from headway.systems.consensus.services import messages as reading_of_slices
 from headway.systems.consensus.services.ingestion import ingestion_service
 from headway.systems.consensus.services.parsing import parsing_service
@@ -126,6 +127,37 @@ async def test_a_thread_goes_on_in_another_archive(world: World) -> None:
     assert (thread["slices"], thread["status"], thread["attemptCount"]) == ([], "pending", 0)
     assert thread["last_date"] > thread["first_date"]
     assert thread["participants"] == ["Person 1", "Person 2"]
+
+
+@pytest.mark.parametrize("order", ["it comes first", "it comes last"])
+async def test_a_thread_has_the_subject_of_the_message_that_began_it(
+    world: World, order: str
+) -> None:
+    first = ("a.mbox", mbox(message(1, Subject="AW: [RFC] Valves")))
+    then = ("b.mbox", mbox(message(2, Subject="Re: Pumps", References="<m1@example.org>")))
+    for name, mail in (first, then) if order == "it comes first" else (then, first):
+        await world.ingest(name, mail)
+    (thread,) = await world.trial.documents("threads")
+    assert thread["subject"] == "AW: [RFC] Valves"
+
+
+async def test_two_archives_that_begin_a_thread_at_the_same_time_share_it(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await world.ingest("a.mbox", mbox(message(1)))
+    looks: list[str] = []
+    really = gathering.those_there
+
+    def not_at_first(collection: str, *given: Any) -> dict[str, dict[str, Any]]:
+        looks.append(collection)
+        return {} if looks == ["threads"] else really(collection, *given)
+
+    monkeypatch.setattr(gathering, "those_there", not_at_first)
+    await world.ingest("b.mbox", mbox(message(2, References="<m1@example.org>")))
+    assert looks[:2] == ["threads", "threads"], "the handler ran again"
+    (thread,) = await world.trial.documents("threads")
+    assert thread["participants"] == ["Person 1", "Person 2"]
+    assert (thread["slices"], len(thread["message_ids"])) == ([], 2)
 
 
 async def test_what_is_no_message_fails_alone_with_its_reason(world: World) -> None:

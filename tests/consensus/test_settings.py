@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from headway import ConfigurationError, Verdict
+from headway import ConditionLostError, ConfigurationError, Verdict
 from headway.systems.consensus.failures import (
     CLASSIFIER,
     ArchiveAwayError,
@@ -81,6 +81,7 @@ def test_all_waits_are_scaled_and_only_then() -> None:
         (ModelMissingError("x"), Verdict.PERMANENT),
         (VectorsMismatchError("x"), Verdict.PERMANENT),
         (ArchiveAwayError("x"), Verdict.NOT_YET),
+        (ConditionLostError("threads", "t", "slices", [], ["s"]), Verdict.NOT_YET),
         (ModelAnswerError("x"), Verdict.TRANSIENT),
         (OSError(28, "No space left on device"), Verdict.TRANSIENT),
         (ConnectionRefusedError("x"), Verdict.TRANSIENT),

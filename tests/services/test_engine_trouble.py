@@ -13,6 +13,7 @@ import pytest
 from headway.adapters.memory.engine import memory_engine
 from headway.core.event import Event
 from headway.core.facts import Fact
+from headway.core.lifecycle import Lifecycle
 from headway.runtime.service import Service
 from headway.runtime.work import Work
 from headway.runtime.worker import Worker
@@ -131,6 +132,40 @@ async def test_what_was_taken_when_the_answer_was_lost_comes_back_at_the_stop() 
         await trial.clock.wait(MINUTE)
     await trial.run()
     assert await trial.documents("counts") == [{"_id": "all", "n": 1}]
+
+
+class Late:
+    """Documents that are begun, of which the answer takes its time."""
+
+    def __init__(self, documents: Any, trial: Trial) -> None:
+        self._documents = documents
+        self._trial = trial
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._documents, name)
+
+    async def begin(self, beginnings: Any) -> Any:
+        answers = await self._documents.begin(beginnings)
+        await self._trial.clock.wait(timedelta(seconds=2))
+        return answers
+
+
+async def test_what_was_being_admitted_at_the_stop_is_free_at_once() -> None:
+    orders = Service("orders", lifecycles=[Lifecycle("orders", lease=60 * MINUTE)])
+
+    @orders.on("OrderPlaced", documents=("orders", "order"))
+    async def handle(event: Event, work: Work) -> None: ...
+
+    trial = Trial(orders)
+    await trial.put("orders", {"_id": "a"})
+    await trial.publish("OrderPlaced", {"order": "a"})
+    async with worker_on(trial, documents=lambda whole: Late(whole, trial)):
+        await trial.clock.wait(timedelta(seconds=1))
+    stopped = trial.clock.now()
+    await trial.run()
+    assert trial.clock.now() - stopped < MINUTE
+    (document,) = await trial.documents("orders")
+    assert (document["status"], document["attemptCount"]) == ("processed", 1)
 
 
 async def test_a_worker_can_be_stopped_while_its_engine_is_away() -> None:

@@ -8,7 +8,7 @@ from functools import partial
 from headway.core.facts import Fact
 from headway.ports.bus import Bus, Delivery
 from headway.ports.clock import Clock
-from headway.runtime.admission import Admission
+from headway.runtime.admission import Admission, Admitted
 from headway.runtime.attempt import Attempt, Ending
 from headway.runtime.gate import Gate
 from headway.runtime.lanes import Lanes
@@ -18,6 +18,8 @@ from headway.runtime.recover import Recovery
 
 _PATIENCE = timedelta(seconds=1)
 _PROBE_ROUND = timedelta(milliseconds=100)
+_LAST_ADMISSION = timedelta(seconds=5)
+"""How long an admission that has begun may go on after the order to stop."""
 _UNCOMMITTED = 4
 """How many times what is taken ahead may be in hand, if commits are slower than handlers."""
 
@@ -107,9 +109,14 @@ class Feeder:
     async def _admit(self, taken: Sequence[Delivery], *, is_probe: bool = False) -> bool:
         """Give what was taken to the lanes; False: nothing of it has to be run."""
         self._in_hand += len(taken)
-        admitted = await self._persistent.ask(
-            "say what has been done", partial(self._admission.admit, taken)
+        admitting = asyncio.create_task(
+            self._persistent.ask("say what has been done", partial(self._admission.admit, taken))
         )
+        try:
+            admitted = await asyncio.shield(admitting)
+        except asyncio.CancelledError:
+            await self._hand_back(admitting)
+            raise
         for ending in admitted.endings:
             self._ended(ending)
         for attempt in (*admitted.attempts, *admitted.suspects):
@@ -119,6 +126,24 @@ class Feeder:
         if admitted.suspects:
             await self._run_alone(admitted.suspects)
         return bool(admitted.attempts or admitted.suspects)
+
+    async def _hand_back(self, admitting: asyncio.Task[Admitted]) -> None:
+        """Told to stop: hand back what has been admitted by then.
+
+        Its documents were begun. If they were not let go, the next worker would wait for them until
+        their leases end.
+        """
+        over = asyncio.create_task(self._clock.wait(_LAST_ADMISSION))
+        await asyncio.wait({admitting, over}, return_when=asyncio.FIRST_COMPLETED)
+        over.cancel()
+        if not admitting.done():  # the engine is away
+            admitting.cancel()
+        elif not admitting.cancelled() and admitting.exception() is None:
+            admitted = admitting.result()
+            for ending in admitted.endings:
+                self._ended(ending)
+            for attempt in (*admitted.attempts, *admitted.suspects):
+                self._ended(attempt.recovery.handed_back(attempt))
 
     async def _run_alone(self, suspects: Sequence[Attempt]) -> None:
         """Run events that may have killed their worker one at a time, with nothing beside them."""

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from headway.apps.cli import config, demo, documents, failed, ledger, order, uptime
+from headway.apps.cli import config, consensus, demo, documents, failed, ledger, order, uptime
 from headway.apps.cli.publish import publish
 from headway.apps.cli.refusals import said_in_one_line
 from headway.apps.cli.run import run as run_command
@@ -22,6 +22,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 app.add_typer(config.app, name="config")
+app.add_typer(consensus.app, name="consensus")
 app.add_typer(demo.app, name="demo")
 app.add_typer(documents.app, name="documents")
 app.add_typer(failed.app, name="failed")

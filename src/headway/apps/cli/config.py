@@ -22,6 +22,7 @@ from headway.core.lifecycle import ATTEMPTS
 from headway.core.policy import RETRY_SETTINGS, RetryConfig
 from headway.core.secrets import hidden
 from headway.core.sweep_settings import SweepSettings, setting_of
+from headway.systems.consensus.settings import ConsensusSettings
 from headway.systems.ledger.settings import LedgerSettings
 from headway.systems.uptime.settings import UptimeSettings
 
@@ -45,6 +46,7 @@ def show(
         | sweep_settings().in_force()
         | LedgerSettings.from_mapping(environment()).in_force()
         | UptimeSettings.from_mapping(environment()).in_force()
+        | ConsensusSettings.from_mapping(environment()).in_force()
     )
     if as_json:
         typer.echo(json.dumps(settings, indent=2))

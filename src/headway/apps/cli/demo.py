@@ -24,9 +24,31 @@ _WIDEST = 78
 
 @app.callback()
 def demo(context: typer.Context) -> None:
-    """Demonstrations that need no server; without a name, the ledger."""
+    """Demonstrations that need no server; without a name, consensus."""
     if context.invoked_subcommand is None:
-        ledger()
+        consensus()
+
+
+@app.command()
+def consensus(
+    months: Annotated[
+        int, typer.Option(min=1, max=3, metavar="NUMBER", help="How much of the mailing list.")
+    ] = 3,
+    keep: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Keep everything in this folder, to look at it."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Figures for machines.")] = False,
+) -> None:
+    """Send a mailing list through seven services while five things go wrong on purpose.
+
+    Exit code 0: all was finished but the poison, the books balance, and every fault was seen; 1: it
+    was not so; 2: it could not start.
+    """
+    from headway.apps.cli.demo_consensus import show_consensus  # noqa: PLC0415 (a fast start)
+
+    _clean_up_on_the_way_out()
+    show_consensus(months, keep=keep, machine=as_json)
 
 
 @app.command()

@@ -9,13 +9,14 @@ Beside Headway's own table (connections, timeouts, HTTP 429 and 503 with their R
 | UnreadableMailError     | permanent | a message without anything to read                       |
 | FileNotFoundError and its like | permanent | nobody has put a file there that a person named    |
 | ArchiveAwayError        | not yet   | a kept archive is not visible (yet) where it should be   |
+| ConditionLostError      | not yet   | many slices have a thread in common: others went first   |
 | ModelAnswerError        | transient | a model answered something that is no answer: ask again  |
 | ModelMissingError       | permanent | a model or its package is not installed here             |
 | VectorsMismatchError    | permanent | vectors of another model or size are in the store        |
 | OSError, also a full disk | transient | 3 tries; then a letter, and somebody makes room        |
 """
 
-from headway import Rule, Verdict
+from headway import ConditionLostError, Rule, Verdict
 from headway.core.catalogue import EVERYTHING
 from headway.systems.consensus.mail.errors import (
     MailError,
@@ -75,6 +76,12 @@ CLASSIFIER = EVERYTHING.before(
             verdict=Verdict.NOT_YET,
             error_type="ARCHIVE_AWAY",
             types=_named(ArchiveAwayError),
+        ),
+        Rule(
+            name="consensus.thread_shared",
+            verdict=Verdict.NOT_YET,
+            error_type="THREAD_SHARED",
+            types=_named(ConditionLostError),
         ),
         Rule(
             name="consensus.model_answer",

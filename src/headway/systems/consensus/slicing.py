@@ -41,6 +41,8 @@ class Thread:
 
     thread_id: str
     subject: str
+    has_root: bool = False
+    """Whether the message that began it is in this archive: then the subject is its own."""
     first_date: datetime | None = None
     last_date: datetime | None = None
     participants: set[str] = field(default_factory=set)
@@ -50,6 +52,7 @@ class Thread:
         """Take a message of the thread into account."""
         if envelope.message_id == root:
             self.subject = envelope.subject
+            self.has_root = True
         if envelope.date is not None:
             self.first_date = min(self.first_date or envelope.date, envelope.date)
             self.last_date = max(self.last_date or envelope.date, envelope.date)

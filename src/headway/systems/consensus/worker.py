@@ -29,6 +29,7 @@ def work(services: Sequence[Service], settings: WorkerSettings | None = None) ->
         asyncio.run(_run(services, settings))
     except ConfigurationError as error:
         refuse(error)
+    logging.getLogger("headway").info("Stopped (process %d)", os.getpid())
 
 
 def refuse(error: ConfigurationError) -> None:

@@ -64,7 +64,7 @@ class Workers:
         self._is_stopping = True
         for child in self._children:
             _close(child)
-        _, running = await asyncio.wait(self._places, timeout=_STOP_SECONDS)
+        await asyncio.wait(self._places, timeout=_STOP_SECONDS)
         for child in self._children:
             with contextlib.suppress(ProcessLookupError):
                 child.kill()
@@ -75,6 +75,10 @@ class Workers:
         """The processes that are running now."""
         return [child.pid for child in self._children if child.returncode is None]
 
+    def is_stopping(self) -> bool:
+        """Say whether the block is being left."""
+        return self._is_stopping
+
     def check(self) -> None:
         """Raise what keeps a worker from starting, if anything does."""
         for place in self._places:
@@ -83,10 +87,10 @@ class Workers:
 
     async def _keep(self) -> None:
         deaths = 0
-        while not self._is_stopping:
+        while not self.is_stopping():
             began = CLOCK.now()
             pid, code = await self._live()
-            if self._is_stopping:
+            if self.is_stopping():
                 return
             deaths = deaths + 1 if CLOCK.now() - began < _SHORT_LIFE else 0
             if code == CANNOT_START or deaths >= _MOST_DEATHS:
@@ -104,7 +108,7 @@ class Workers:
             )
         self._children.add(child)
         try:
-            if self._is_stopping:  # told to while it was being started
+            if self.is_stopping():  # told to while it was being started
                 _close(child)
             assert child.stdout is not None  # noqa: S101 (it is a pipe)
             async for line in child.stdout:

@@ -10,6 +10,8 @@ from headway.systems.consensus.mail.fields import without_reply
 from headway.systems.consensus.slicing import Thread
 
 _AT_ONCE = 500
+_NEVER = "9999"
+"""Later than any date, as a text."""
 
 
 def add_slices(
@@ -23,6 +25,9 @@ def add_slices(
         old = there.get(thread.thread_id)
         if old is None:
             collection.insert_new(_document(thread, archive_id, slices))
+            # If another archive has begun it in the meantime, this runs again, and joins it.
+            mine = {"archive_id": archive_id}
+            collection.update(thread.thread_id, mine, expect=mine)
         elif slices:
             collection.update(
                 thread.thread_id, _joined(old, thread, slices), expect={"slices": old["slices"]}
@@ -52,6 +57,7 @@ def _document(thread: Thread, archive_id: str, slices: list[str]) -> dict[str, A
         "_id": thread.thread_id,
         "archive_id": archive_id,
         "subject": thread.subject,
+        "has_root": thread.has_root,
         "first_date": _text(thread.first_date),
         "last_date": _text(thread.last_date),
         "participants": sorted(thread.participants),
@@ -67,7 +73,12 @@ def _joined(old: dict[str, Any], thread: Thread, slices: list[str]) -> dict[str,
     # Both are in UTC and written alike, so their texts are in the order of time.
     first = [each for each in (old["first_date"], _text(thread.first_date)) if each]
     last = [each for each in (old["last_date"], _text(thread.last_date)) if each]
+    # Whichever archive is parted first, the thread gets the same subject.
+    before = (not old["has_root"], old["first_date"] or _NEVER)
+    begins = (not thread.has_root, _text(thread.first_date) or _NEVER) < before
     return {
+        "subject": thread.subject if begins else old["subject"],
+        "has_root": old["has_root"] or thread.has_root,
         "slices": [*old["slices"], *(each for each in slices if each not in old["slices"])],
         "first_date": min(first, default=None),
         "last_date": max(last, default=None),
