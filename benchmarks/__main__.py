@@ -5,6 +5,7 @@ import json
 import sys
 
 from benchmarks import (
+    consensus,
     disturbance,
     imports,
     ordering,
@@ -23,6 +24,7 @@ SUITES = {
     "rabbitmq": rabbitmq_queues.measure,
     "sweeping": sweeping.measure,
     "ordering": ordering.measure,
+    "consensus": consensus.measure,
 }
 
 
