@@ -34,6 +34,7 @@ PLACES = {
     "headway.core.sequence_answers": "what a resequencer hands out",
     "headway.core.sequence_facts": "what a resequencer tells",
     "headway.core.sequence_state": "why a gap was given up",
+    "headway.core.showing": "text from outside, made fit for one line",
     "headway.runtime.resequencer": "the resequencer that takes batches",
     "headway.runtime.sequence_fates": "what it takes, and what became of it",
     "headway.runtime.sequence_reach": "tells an engine that is away from other errors",

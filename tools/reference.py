@@ -59,7 +59,19 @@ def api_page() -> str:
     for name in sorted(headway.__all__, key=str.lower):
         thing = getattr(headway, name)
         lines += ["", f"## {name}", "", "```text", _signature(name, thing), "", _doc(thing), "```"]
+        lines += _methods(name, thing)
     return "\n".join([*lines, ""])
+
+
+def _methods(name: str, thing: object) -> list[str]:
+    """Give what is called on a class of ours, in the order in which it stands there."""
+    lines = []
+    for each, method in vars(thing).items() if isinstance(thing, type) else ():
+        if inspect.isfunction(method) and not each.startswith("_"):
+            awaited = "await " * inspect.iscoroutinefunction(method)
+            lines += ["", "```text", _signature(f"{awaited}{name}.{each}", method)]
+            lines += [*(["", _doc(method)] if method.__doc__ else []), "```"]
+    return lines
 
 
 def _signature(name: str, thing: object) -> str:
@@ -69,7 +81,8 @@ def _signature(name: str, thing: object) -> str:
         found = inspect.signature(cast("Callable[..., object]", thing))
     except ValueError:  # Python's own exceptions take anything
         return f"{name}(...)"
-    parameters = [_parameter(parameter) for parameter in found.parameters.values()]
+    given = [parameter for parameter in found.parameters.values() if parameter.name != "self"]
+    parameters = [_parameter(parameter) for parameter in given]
     line = f"{name}({', '.join(parameters)})"
     if len(line) <= _WIDTH:
         return line

@@ -1,6 +1,5 @@
 """`headway order` on a real file and a real Redis, through its front door."""
 
-import asyncio
 import json
 import os
 import pty
@@ -8,66 +7,20 @@ import subprocess
 import sys
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import CliRunner
 
 from headway.apps.cli.commands import app
-from headway.assembly.sequencing import open_sequences
 from headway.core.errors import ConfigurationError
-from headway.core.sequence_answers import Completion, Look, Looked, Offer, Outcome
 from headway.testing.servers.loopback import free_port
+from tests.cli.offices import Office
 from tests.cli.shops import NASTY
 
 COMMAND = (sys.executable, "-m", "headway.apps.cli", "order")
 MINUTE = 60_000
 FOUR = 1_763_265_600_000
 """04:00 in milliseconds."""
-
-
-class Office:
-    """Sequences somewhere, and commands on them."""
-
-    def __init__(self, url: str) -> None:
-        self.url = url
-        self._tokens = 0
-
-    def hold(self, key: str, *positions: int, step: int = 1, family: str = "uptime") -> None:
-        """Apply the first of the positions, and offer the others."""
-
-        async def offer() -> None:
-            sequences = open_sequences(self.url, family=family)
-            try:
-                for position in positions:
-                    self._tokens += 1
-                    token = f"token-{self._tokens}"
-                    given = Offer(key, position, b'{"status":"success"}', token, step)
-                    (answer,) = await sequences.offer([given])
-                    if answer.outcome is Outcome.PROCESS:
-                        await sequences.complete([Completion(key, position, token)])
-            finally:
-                await sequences.close()
-
-        asyncio.run(offer())
-
-    def look(self, key: str) -> Looked:
-        async def look() -> Looked:
-            sequences = open_sequences(self.url)
-            try:
-                return (await sequences.look([Look(key, "looker")]))[0]
-            finally:
-                await sequences.close()
-
-        return asyncio.run(look())
-
-    def __call__(self, *words: str) -> Result:
-        return CliRunner().invoke(app, ["order", *words, "--sequences", self.url])
-
-    def json(self, *words: str) -> Any:
-        done = self(*words, "--json")
-        assert done.exit_code == 0, done.output
-        return json.loads(done.stdout)
 
 
 @pytest.fixture(params=["sqlite", "redis"])
@@ -79,7 +32,7 @@ def office(request: pytest.FixtureRequest, tmp_path: Path) -> Office:
 
 def test_status_shows_what_each_key_expects_holds_and_misses(office: Office) -> None:
     office.hold("idle", 1, 2)
-    assert "holds anything" in office("status").stdout
+    assert "No key of uptime holds anything now." in office("status").stdout
     office.hold("shop-17", 1, 4, 5)
     (line,) = [line for line in office("status").stdout.splitlines() if "shop-17" in line]
     assert line.split()[:5] == ["shop-17", "waiting", "2", "2", "2"]
@@ -124,7 +77,7 @@ def test_an_unknown_key_is_refused(office: Office, words: list[str]) -> None:
     office.hold("a", 1)
     refused = office(*words).exception
     assert isinstance(refused, ConfigurationError)
-    assert "the key 'nobody' is not known here" in str(refused)
+    assert f"the key 'nobody' is not known under the name 'uptime' in {office.url}" in str(refused)
 
 
 def test_a_drain_is_shown_first_asks_and_is_recorded(office: Office) -> None:
@@ -156,7 +109,7 @@ def test_a_drain_of_all_and_of_what_is_not_there(office: Office) -> None:
     done = office("drain", "idle", "nobody", "--yes")
     assert done.exit_code == 1
     assert "idle holds nothing" in done.stdout
-    assert "nobody is not known here" in done.stdout
+    assert f"nobody is not known under the name 'uptime' in {office.url}" in done.stdout
     assert "2 of 2 keys drained" in office("drain", "--all", "--yes").stdout
     assert "nothing to drain" in office("drain", "--all", "--yes").stdout
 

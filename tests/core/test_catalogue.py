@@ -44,7 +44,6 @@ from headway.core.failure import Verdict
 
 NOT_INSTALLED = {
     "psycopg2": "the older driver, which wants a C compiler; its one name is documented by PEP 249",
-    "jsonschema": "no test needs it; users of it meet our rule",
 }
 
 T, P, N, U = Verdict.TRANSIENT, Verdict.PERMANENT, Verdict.NOT_YET, Verdict.UNKNOWN_OUTCOME
@@ -400,6 +399,26 @@ def test_errors_of_pymongo(error: Exception, expected: tuple[Verdict, str]) -> N
         (redis.exceptions.AuthenticationError(), (P, "CREDENTIALS_REFUSED")),
         (redis.exceptions.AuthorizationError(), (P, "CREDENTIALS_REFUSED")),
         (redis.exceptions.DataError(), (P, "PROGRAMMING_ERROR")),
+        (redis.exceptions.OutOfMemoryError("command not allowed"), (T, "CONNECTION_ERROR")),
+        (redis.exceptions.MasterDownError("Link with MASTER is down"), (T, "CONNECTION_ERROR")),
+        (redis.exceptions.TryAgainError("during rehashing"), (T, "OC000_TRANSACTION_CONFLICT")),
+        (
+            redis.exceptions.ResponseError("NOREPLICAS Not enough good replicas to write."),
+            (T, "CONNECTION_ERROR"),
+        ),
+        (
+            redis.exceptions.ResponseError("MISCONF Redis is configured to save RDB snapshots"),
+            (T, "CONNECTION_ERROR"),
+        ),
+        (
+            redis.exceptions.ResponseError("BUSY Redis is busy running a script."),
+            (T, "CONNECTION_ERROR"),
+        ),
+        (
+            redis.exceptions.ResponseError("Error running script: -OOM command not allowed when"),
+            (T, "CONNECTION_ERROR"),
+        ),
+        (redis.exceptions.ResponseError("BUSYGROUP exists already"), (T, "UNKNOWN_ERROR")),
         (redis.exceptions.ResponseError("what"), (T, "UNKNOWN_ERROR")),
     ],
     ids=repr,

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from headway.core.errors import ConfigurationError
 from headway.core.sequence import Sequencer
 from headway.core.sequence_answers import Completion, Look, Offer, Outcome, Work
-from headway.core.sequence_settings import OnGap, SequenceSettings
+from headway.core.sequence_settings import OnGap, OnLate, SequenceSettings
 from headway.core.sequence_state import Gap, KeyState, Missed, Why, changes, in_epoch
 from headway.core.sequence_waiting import Mode, due, standing
 
@@ -31,11 +31,24 @@ USUAL = SequenceSettings()
         ({"gap_at_most": 179 * SECOND}, "gap_at_most"),
         ({"hold_at_most": 29 * 60 * SECOND}, "hold_at_most"),
         ({"on_gap": OnGap.SKIP}, "on_late=retract"),
+        ({"on_gap": "skip"}, "on_late=retract"),
+        ({"on_gap": "PARK"}, "on_gap='PARK' is not accepted: use one of OnGap.BACKFILL"),
+        ({"on_late": None}, "on_late=None is not accepted: use one of OnLate.RETRACT"),
+        ({"schedule": (5,)}, "schedule=(5,) is not accepted: use durations"),
+        ({"schedule": SECOND}, "is not accepted: use durations"),
+        ({"lease": 30}, "lease=30 is not accepted: use a duration"),
+        ({"breaker": 10.0}, "breaker=10.0 is not accepted: use a whole number"),
     ],
 )
 def test_senseless_settings_are_refused(senseless: dict[str, Any], names: str) -> None:
     with pytest.raises(ConfigurationError, match=names.replace("(", r"\(").replace(")", r"\)")):
         SequenceSettings(**senseless)
+
+
+def test_a_choice_may_be_its_text() -> None:
+    given: dict[str, Any] = {"on_gap": "park", "on_late": "drop"}
+    settings = SequenceSettings(**given)
+    assert (settings.on_gap is OnGap.PARK, settings.on_late is OnLate.DROP) == (True, True)
 
 
 @pytest.mark.parametrize("factor", [0.0, -1.0])
@@ -53,7 +66,24 @@ def test_all_times_are_scaled_and_no_counts() -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"position": -1}, {"position": 2**52}, {"step": 0}, {"token": ""}, {"token": "a|b"}]
+    "wrong",
+    [
+        {"position": -1},
+        {"position": 2**52},
+        {"position": 1.0},
+        {"position": True},
+        {"step": 0},
+        {"step": True},
+        {"begins": -(2**52)},
+        {"begins": 0.0},
+        {"begins": False},
+        {"begins": None},
+        {"applied": 2**52},
+        {"applied": 0.0},
+        {"applied": False},
+        {"token": ""},
+        {"token": "a|b"},
+    ],
 )
 def test_offers_that_no_engine_could_keep_are_refused(wrong: dict[str, Any]) -> None:
     usual: dict[str, Any] = {"key": "k", "position": 1, "payload": b"", "token": "t"}

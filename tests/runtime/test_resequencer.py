@@ -1,7 +1,9 @@
 """The loop around sequences: apply, complete, go on; and what happens when one of them fails."""
 
 import asyncio
+import threading
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -10,6 +12,7 @@ import pytest
 
 from headway import Resequencer as PublicResequencer
 from headway.adapters.memory.sequences import MemorySequences, MemoryShelf
+from headway.core.errors import ConfigurationError
 from headway.core.sequence_answers import Work
 from headway.core.sequence_facts import (
     ResultFailed,
@@ -21,7 +24,8 @@ from headway.core.sequence_facts import (
     TurnLost,
 )
 from headway.core.sequence_settings import SequenceSettings
-from headway.runtime.resequencer import Resequencer, one_by_one
+from headway.runtime.resequencer import Resequencer
+from headway.runtime.sequence_applying import in_thread, one_by_one
 from headway.runtime.sequence_fates import Fate, Result
 from headway.runtime.sequence_reach import SequencesAwayError, is_away
 from headway.runtime.sequence_watchers import SequenceWatchers
@@ -91,6 +95,15 @@ async def test_a_batch_that_has_all_of_a_key_holds_nothing(bench: Bench) -> None
     assert fates == [applied] * 4 + [Fate.DUPLICATE] + [held] * 3
     assert bench.done == [1, 2, 3, 4]
     assert {fact.key for fact in bench.told(ResultHeld)} == {"late"}
+
+
+async def test_what_trips_the_breaker_is_held_first_and_applied_in_the_same_call(
+    bench: Bench,
+) -> None:
+    worker = bench.worker()
+    fates = [(await worker.offer(results(position)))[0] for position in range(2, 12)]
+    assert fates == [Fate.HELD] * 10
+    assert bench.done == list(range(2, 12))
 
 
 async def test_slow_work_keeps_its_lease(bench: Bench) -> None:
@@ -253,11 +266,132 @@ async def test_a_look_that_fails_does_not_end_the_looking(
     assert "A look at what is due failed" in caplog.text
 
 
+async def test_a_thread_that_cannot_be_stopped_keeps_its_position_to_its_end(bench: Bench) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    def slowly(work: Work) -> None:
+        begun.set()
+        go_on.wait(30)
+        bench.done.append(work.position)
+
+    slow, other = bench.worker(in_thread(slowly), renewing=False), bench.worker()
+    offering = asyncio.create_task(slow.offer(results(1)))
+    await asyncio.to_thread(begun.wait, 30)
+    for _ in range(2):
+        offering.cancel()
+        assert set(await other.offer(results(1, 2))) == {Fate.HELD}
+    go_on.set()
+    with pytest.raises(asyncio.CancelledError):
+        await offering
+    assert bench.done == [1]
+    await other.look("k")  # what came next was given to others at once
+    assert bench.done == [1, 2]
+
+
+async def test_a_thread_that_fails_after_it_was_told_to_stop_is_tried_again(bench: Bench) -> None:
+    go_on = threading.Event()
+
+    def fail(work: Work) -> None:
+        go_on.wait(30)
+        raise ValueError(work.position)
+
+    failing = bench.worker(in_thread(fail), renewing=False)
+    asyncio.get_running_loop().call_later(0.2, go_on.set)
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(failing.offer(results(1)), 0.05)
+    await bench.worker().look("k")
+    assert bench.done == [1]
+
+
+async def test_nobody_waits_for_an_engine_that_hangs_once_it_is_known(bench: Bench) -> None:
+    sequences: Any = MemorySequences(bench.clock, shelf=bench.shelf)
+    is_hung, ask, due = True, sequences.offer, sequences.due
+
+    async def hang() -> None:
+        while is_hung:
+            await bench.clock.wait(timedelta(seconds=5))
+            raise TimeoutError("no answer within 5 s")
+
+    async def offer(offers: Any) -> Any:
+        await hang()
+        return await ask(offers)
+
+    async def probe(limit: int) -> Any:
+        await hang()
+        return await due(limit)
+
+    sequences.offer, sequences.due = offer, probe
+    worker = bench.worker(sequences=sequences)
+    began = bench.clock.now()
+    with pytest.raises(SequencesAwayError):
+        await worker.offer(results(1))
+    assert timedelta(seconds=10) <= bench.clock.now() - began < timedelta(seconds=11)
+    for _ in range(20):
+        bench.clock.advance(timedelta(seconds=1.5))
+        began = bench.clock.now()
+        with pytest.raises(SequencesAwayError):
+            await worker.offer(results(1))
+        assert bench.clock.now() - began < timedelta(seconds=0.2)
+    is_hung = False
+    await bench.clock.wait(timedelta(seconds=7))
+    with suppress(SequencesAwayError):  # by the probe that was under way
+        await worker.offer(results(1))
+    await bench.clock.wait(timedelta(seconds=2))
+    await worker.offer(results(1, 2))
+    assert bench.done == [1, 2]
+    assert len(bench.told(SequencesAway)) == len(bench.told(SequencesBack)) == 1
+    await worker.close()
+
+
 @pytest.mark.parametrize(
     ("error", "away"), [(ConnectionResetError(), True), (ValueError("wrong"), False)]
 )
 def test_only_what_speaks_of_the_connection_is_waited_for(error: Exception, *, away: bool) -> None:
     assert is_away(error) is away
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"position": 1.0}, r"position of 'k': 1\.0 is not accepted: use a whole number \(int\)"),
+        ({"position": "1"}, r"position of 'k': '1' is not accepted: use a whole number"),
+        ({"position": True}, r"position of 'k': True is not accepted"),
+        ({"position": -1}, r"position of 'k': -1 is not accepted: .* from 0 to"),
+        ({"position": 2**52}, r"position of 'k': 4503599627370496 is not accepted"),
+        ({"step": 1.0}, r"step of 'k': 1\.0 is not accepted"),
+        ({"step": 0}, r"step of 'k': 0 is not accepted: .* from 1 to"),
+        ({"begins": 1.0}, r"begins of 'k': 1\.0 is not accepted"),
+        ({"begins": None}, r"begins of 'k': None is not accepted"),
+        ({"applied": 0.0}, r"applied of 'k': 0\.0 is not accepted: .* or None"),
+        ({"applied": 2**52}, r"applied of 'k': 4503599627370496 is not accepted"),
+        ({"payload": "x"}, "a payload of type str of 'k' is not accepted: encode it to bytes"),
+        ({"payload": {}}, "a payload of type dict of 'k' is not accepted"),
+        ({"key": ""}, "key: '' is not accepted: use a text that is not empty"),
+        ({"key": 7}, "key: 7 is not accepted"),
+        ({"key": None}, "key: None is not accepted"),
+    ],
+)
+async def test_what_no_engine_could_keep_is_refused_before_anything_is_done(
+    wrong: dict[str, Any], said: str, tmp_path: Path
+) -> None:
+    seen: list[int] = []
+    url = f"sqlite:///{tmp_path}/order.db?synchronous=off"
+    async with PublicResequencer(lambda work: seen.append(work.position), url=url) as order:
+        with pytest.raises(ValueError, match=said):
+            await order.offer(**{"key": "k", "position": 2, "applied": 0, **wrong})
+        assert await order.offer("k", 1, b"a", applied=0) is Fate.APPLIED
+    assert seen == [1]
+
+
+async def test_nothing_is_offered_where_nobody_would_look_at_what_is_held(tmp_path: Path) -> None:
+    order = PublicResequencer(lambda _work: None, url=f"sqlite:///{tmp_path}/order.db", name="jobs")
+    said = "the resequencer 'jobs' is not running.*use it as `async with"
+    with pytest.raises(ConfigurationError, match=said):
+        await order.offer("k", 1)
+    async with order:
+        assert await order.offer("k", 1) is Fate.APPLIED
+    with pytest.raises(ConfigurationError, match=said):
+        await order.offer_all([Result("k", 2)])
 
 
 async def test_a_watcher_that_raises_disturbs_nobody(bench: Bench) -> None:

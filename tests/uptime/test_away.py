@@ -2,11 +2,14 @@
 right afterwards."""
 
 import asyncio
+import os
+import signal
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from redis.asyncio import Redis as Client
 
 from headway.adapters.redis.sequences import redis_sequences
 from headway.core.sequence_settings import SequenceSettings
@@ -152,9 +155,94 @@ async def test_redis_is_killed_and_comes_back(tmp_path: Path) -> None:
         await site.close()
 
 
+@pytest.mark.server("redis")
+@pytest.mark.parametrize("setting", ["maxmemory", "min-replicas-to-write"])
+async def test_a_redis_that_answers_and_refuses_is_away_too(tmp_path: Path, setting: str) -> None:
+    with Redis() as server:
+        url = server.create_database()
+        settings = UptimeSettings(
+            store=f"sqlite:///{tmp_path}/uptime.db?synchronous=off",
+            sequences=url,
+            percentage=100,
+            patience=timedelta(seconds=0.3),
+        )
+        site = Site("sqlite", tmp_path)
+        await site.open()
+        consumer = await open_processor(settings, Tally())
+        assert await send(consumer, FOUR, FOUR + 2) == [Fate.APPLIED, Fate.HELD]
+        async with Client.from_url(url) as operator:
+            await operator.config_set(setting, 1)
+            assert await send(consumer, FOUR + 3) == [Fate.PASSED]
+            await operator.config_set(setting, 0)
+        await asyncio.sleep(1.1)  # the engine is asked again once in a second
+        assert await send(consumer, FOUR + 1, FOUR + 4) == [Fate.APPLIED, Fate.APPLIED]
+        assert await site.missed() == []
+        await consumer.close()
+        await site.close()
+
+
+@pytest.mark.server("redis")
+async def test_a_redis_that_hangs_is_waited_for_no_longer_than_one_that_is_away(
+    tmp_path: Path,
+) -> None:
+    with Redis() as server:
+        settings = UptimeSettings(
+            store=f"sqlite:///{tmp_path}/uptime.db?synchronous=off",
+            sequences=f"{server.create_database()}?socket_timeout=1",
+            percentage=100,
+            patience=timedelta(seconds=1),
+        )
+        site = Site("sqlite", tmp_path)
+        await site.open()
+        consumer = await open_processor(settings, Tally())
+        assert await send(consumer, FOUR) == [Fate.APPLIED]
+        (pid,) = server.pids()
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            async with asyncio.timeout(4):
+                assert await send(consumer, FOUR + 1) == [Fate.PASSED]
+            async with asyncio.timeout(4):  # a hundred of them, which would take as many seconds
+                fates = [await send(consumer, FOUR + 2 + number) for number in range(100)]
+                assert fates == [[Fate.PASSED]] * 100
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        await consumer.close()
+        await site.close()
+
+
 async def test_without_the_feature_the_engine_is_not_even_asked(memory: Site) -> None:
     wire: Any = Wire(memory.sequences())
     wire.is_cut = True
     consumer = memory.consumer(sequences=wire, features=Features())
     assert await consumer.handle_result(check(FOUR)) is Fate.APPLIED
     assert wire.asked == 0
+
+
+async def test_a_worker_without_the_feature_costs_nothing_that_another_holds(site: Site) -> None:
+    ordered, plain = site.consumer(), site.consumer(features=Features())
+    assert await send(ordered, FOUR, FOUR + 2) == [Fate.APPLIED, Fate.HELD]
+    assert await send(plain, FOUR + 3) == [Fate.APPLIED]
+    assert await site.missed() == [FOUR + 1, FOUR + 2]
+    assert await send(ordered, FOUR + 4) == [Fate.APPLIED]
+    assert await site.missed() == [FOUR + 1]
+    assert await site.applied() == [FOUR, FOUR + 3, FOUR + 2, FOUR + 4]
+
+
+async def test_who_goes_on_while_it_is_put_right_has_it_put_right_again(memory: Site) -> None:
+    wire: Any = Wire(memory.sequences())
+    ordered, plain = memory.consumer(sequences=wire), memory.consumer(features=Features())
+    await send(ordered, FOUR, FOUR + 2, FOUR + 5)
+    await send(plain, FOUR + 3)
+    held = wire._sequences.held
+
+    async def held_while_another_goes_on(key: str, limit: int) -> Any:
+        wire._sequences.held = held
+        await send(plain, FOUR + 6)
+        return await held(key, limit)
+
+    wire._sequences.held = held_while_another_goes_on
+    await send(ordered, FOUR + 7)
+    await send(ordered, FOUR + 8)
+    assert await memory.missed() == [FOUR + 1, FOUR + 4]
+    applied = [FOUR, FOUR + 2, FOUR + 3, *range(FOUR + 5, FOUR + 9)]
+    assert sorted(await memory.applied()) == applied

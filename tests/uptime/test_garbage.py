@@ -82,19 +82,22 @@ async def test_what_is_no_result_is_kept_with_the_reason_and_holds_up_nobody(
 async def test_a_person_sees_what_was_no_result_and_why(tmp_path: Path) -> None:
     site = Site("sqlite", tmp_path)
     await site.open()
-    await site.consumer().handle_results([b"\xff\x1b[2J", changed(guid=""), GOOD])
+    await site.consumer().handle_results([b"\xff\x1b[2J\n", changed(guid=""), GOOD])
     await site.close()
     command = ["uptime", "rejected", "--store", f"sqlite:///{tmp_path}/uptime.db"]
     told = await asyncio.to_thread(CliRunner().invoke, app, command)
     assert told.exit_code == 0
-    latest, _, first, *_ = told.stdout.splitlines()
-    assert latest == "guid='' is not accepted: use 1 to 200 characters that can be printed"
-    assert first.startswith("no result of a check (")
+    latest, _, first, raw, *_ = told.stdout.splitlines()
+    at = f"{site.clock.now():%Y-%m-%d %H:%M:%S}Z  "
+    assert latest == f"{at}guid='' is not accepted: use 1 to 200 characters that can be printed"
+    assert first.startswith(f"{at}no result of a check (")
+    assert not raw.endswith("\\n")
     assert "\x1b" not in told.stdout
     told = await asyncio.to_thread(CliRunner().invoke, app, [*command, "--json", "--limit", "2"])
     second, first_ = json.loads(told.stdout)
     assert json.loads(second["raw"])["guid"] == ""
-    assert b64decode(first_["raw_base64"]) == b"\xff\x1b[2J"
+    assert b64decode(first_["raw_base64"]) == b"\xff\x1b[2J\n"
+    assert datetime.fromisoformat(second["at"]) == site.clock.now()
 
 
 async def test_a_message_of_kafka_without_a_value_is_no_result(site: Site) -> None:

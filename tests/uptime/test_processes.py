@@ -170,7 +170,7 @@ def test_the_commands_from_subscribing_to_the_record_of_checks(tmp_path: Path) -
         "detector": {"detector_id": "d1", "organization": "acme"},
     }
     said = headway("uptime", "subscribe", "-", folder=tmp_path, feed=json.dumps(watched))
-    assert said == "Saved 1 subscriptions.\n"
+    assert said == "Saved 1 subscription.\n"
     lines = [check(minute).decode() for minute in (1, 3, 2, 5)]
     (tmp_path / "results.jsonl").write_text("\n".join([*lines, "no result", ""]))
     said = headway("uptime", "run", "--from", "results.jsonl", "--workers", "1", folder=tmp_path)

@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+import socket
 from datetime import timedelta
 from pathlib import Path
 
@@ -108,6 +109,23 @@ async def test_a_broker_that_is_away_keeps_no_result_from_being_held(
     with pytest.raises(Exception, match="refused"):  # not asked again: that would take seconds
         async with asyncio.timeout(0.5):
             await scheduler.schedule("s1", timedelta(seconds=1))
+    celery_app(settings).close()
+
+
+async def test_a_broker_that_hangs_is_not_waited_for(tmp_path: Path) -> None:
+    with socket.create_server((HOST, 0)) as hung:  # nobody ever answers there
+        settings = UptimeSettings(
+            store=f"sqlite:///{tmp_path}/u.db",
+            celery_broker=f"redis://{HOST}:{hung.getsockname()[1]}/0",
+        )
+        scheduler = scheduler_of(settings)
+        looks = [scheduler.schedule(f"s{number}", timedelta(seconds=1)) for number in range(20)]
+        async with asyncio.timeout(4.5):
+            ends = await asyncio.gather(*looks, return_exceptions=True)
+        assert all(isinstance(end, Exception) for end in ends)
+    # Its threads end too: a process that is told to stop waits for them.
+    assert celery_app(settings).conf.broker_transport_options["socket_timeout"] <= 5
+    await asyncio.to_thread(scheduler._threads.shutdown)
     celery_app(settings).close()
 
 

@@ -10,10 +10,13 @@ from typing import Self
 from headway.adapters.logs.sequences import SequenceLog
 from headway.assembly.retrying import CHANCE, CLOCK
 from headway.assembly.sequencing import open_sequences
+from headway.core.errors import ConfigurationError
 from headway.core.sequence_answers import Work
 from headway.core.sequence_settings import SequenceSettings
+from headway.core.showing import shown
 from headway.ports.resequencing import LookScheduler, SequenceWatcher
 from headway.runtime import resequencer
+from headway.runtime.sequence_applying import in_thread, one_by_one
 from headway.runtime.sequence_fates import Fate, Result
 from headway.runtime.sequence_watchers import SequenceWatchers
 
@@ -56,7 +59,7 @@ class Resequencer:
     ) -> None:
         self._runs = resequencer.Resequencer(
             open_sequences(url, family=name, settings=settings),
-            resequencer.one_by_one(_awaited(apply)),
+            one_by_one(_awaited(apply)),
             clock=CLOCK,
             chance=CHANCE,
             watcher=SequenceWatchers(SequenceLog(), *([watcher] if watcher else [])),
@@ -65,6 +68,7 @@ class Resequencer:
             patience=patience,
             together=False,
         )
+        self._name = name
         self._look_every = look_every
         self._looking: asyncio.Task[None] | None = None
 
@@ -89,12 +93,20 @@ class Resequencer:
             begins: Where this numbering begins: nothing below is ever missed.
             applied: The last position that the caller's own store has, if it knows.
             caught_up: Until when the source was read, if this worker is behind it.
+
+        Raises:
+            ConfigurationError: It is not inside the `async with` block.
+            ValueError: One of these is not what it has to be; nothing was done with the result.
+            SequencesAwayError: The engine was away for longer than `patience`; the source has to
+                keep the result. From headway.runtime.sequence_reach.
         """
+        self._refuse_outside()
         result = Result(key, position, payload, step, begins, applied, caught_up)
         return (await self._runs.offer([result]))[0]
 
     async def offer_all(self, results: list[Result]) -> list[Fate]:
         """Take many results with few calls of the engine; say for each what became of it."""
+        self._refuse_outside()
         return await self._runs.offer(results)
 
     async def look(self, key: str) -> timedelta | None:
@@ -105,6 +117,7 @@ class Resequencer:
         if self._looking is not None:
             self._runs.stop()
             await self._looking
+            self._looking = None
         await self._runs.close()
 
     async def __aenter__(self) -> Self:
@@ -119,14 +132,13 @@ class Resequencer:
     ) -> None:
         await self.close()
 
+    def _refuse_outside(self) -> None:
+        if self._looking is None:  # nobody would ever look at what is held
+            raise ConfigurationError(
+                f"the resequencer {shown(self._name)!r} is not running, so nothing is offered to "
+                "it: use it as `async with Resequencer(...) as order`, and offer inside the block"
+            )
+
 
 def _awaited(apply: Apply) -> Callable[[Work], Awaitable[None]]:
-    if inspect.iscoroutinefunction(apply):
-        return apply
-
-    async def in_thread(work: Work) -> None:
-        ended = await asyncio.to_thread(apply, work)
-        if ended is not None:  # something that can be called, and gives a coroutine
-            await ended
-
-    return in_thread
+    return apply if inspect.iscoroutinefunction(apply) else in_thread(apply)

@@ -29,10 +29,16 @@ class Offer(msgspec.Struct, frozen=True, gc=False):
     """All that reached the source before this instant was offered. None: all until now."""
 
     def __post_init__(self) -> None:
-        if not (0 <= self.position <= HIGHEST and 0 < self.step <= HIGHEST):
+        if not (_is_whole(self.position, 0) and _is_whole(self.step, 1)):
             raise ValueError(
                 f"position={self.position}, step={self.step} of {self.key!r} are not accepted: use "
-                f"a position from 0 and a step from 1, both up to {HIGHEST}"
+                f"a position from 0 and a step from 1, both whole numbers up to {HIGHEST}"
+            )
+        is_known = self.applied is None or _is_whole(self.applied, -HIGHEST)
+        if not (is_known and _is_whole(self.begins, -HIGHEST)):
+            raise ValueError(
+                f"begins={self.begins}, applied={self.applied} of {self.key!r} are not accepted: "
+                f"use whole numbers up to {HIGHEST}, or None for applied"
             )
         if not self.token or _SEPARATOR in self.token:
             raise ValueError(
@@ -66,6 +72,8 @@ class Outcome(StrEnum):
     """It is kept, durably, until its turn comes."""
     DUPLICATE = "duplicate"
     """It was applied before, or is older than the first one that was."""
+    UNREADABLE = "unreadable"
+    """What is kept of its key cannot be read: it was neither taken nor stored."""
 
 
 class Offered(msgspec.Struct, frozen=True, gc=False):
@@ -125,3 +133,8 @@ class Looked(msgspec.Struct, frozen=True, gc=False):
     attempt: int = 0
     """How many looks of the schedule are over for this gap."""
     look_in: timedelta | None = None
+
+
+def _is_whole(value: object, least: int) -> bool:
+    """Say whether it is a number that every engine keeps as it is; True is none, nor is 1.0."""
+    return type(value) is int and least <= value <= HIGHEST

@@ -1,14 +1,18 @@
 """How long the results of a key wait for one that is missing, and what becomes of it then."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from enum import StrEnum
 from itertools import accumulate
-from typing import Self
+from typing import Self, TypeVar
 
 from headway.core.errors import ConfigurationError
 
+E = TypeVar("E", bound=StrEnum)
+
 _ZERO = timedelta()
+_DURATION = "use a duration, such as timedelta(seconds=30)"
 
 
 class OnGap(StrEnum):
@@ -42,7 +46,7 @@ class SequenceSettings:
     lease: timedelta = timedelta(seconds=30)
     """How long a position may be in flight before somebody else takes it over."""
     hold_at_most: timedelta = timedelta(minutes=60)
-    """A result that is held for so long is released, whatever is missing before it."""
+    """A gap before a result that is held for so long is given up, whatever the source says."""
     gap_at_most: timedelta = timedelta(minutes=30)
     """How long a gap is waited for while the source says that we are behind it ourselves."""
     breaker_at_most: int = 100
@@ -53,7 +57,10 @@ class SequenceSettings:
     on_late: OnLate = OnLate.RETRACT
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "schedule", tuple(self.schedule))
+        object.__setattr__(self, "schedule", _waits(self.schedule))
+        object.__setattr__(self, "on_gap", _one_of("on_gap", OnGap, self.on_gap))
+        object.__setattr__(self, "on_late", _one_of("on_late", OnLate, self.on_late))
+        self._refuse_other_kinds()
         if not self.schedule or min(self.schedule) <= _ZERO:
             raise ConfigurationError(
                 f"schedule={_shown(self.schedule)} is not accepted: use at least one wait, and "
@@ -114,11 +121,40 @@ class SequenceSettings:
             remember=self.remember * factor,
         )
 
+    def _refuse_other_kinds(self) -> None:
+        for name in ("lease", "hold_at_most", "gap_at_most", "remember"):
+            if not isinstance(getattr(self, name), timedelta):
+                raise _refused(name, getattr(self, name), _DURATION)
+        for name in ("breaker", "breaker_at_most"):
+            if type(getattr(self, name)) is not int:
+                raise _refused(name, getattr(self, name), "use a whole number from 1")
+
     def _refuse_below(self, name: str, least: timedelta, what: str) -> None:
         if getattr(self, name) < least:
             raise ConfigurationError(
                 f"{name}={getattr(self, name)} is not accepted: use {least} ({what}) or more"
             )
+
+
+def _waits(schedule: object) -> tuple[timedelta, ...]:
+    waits = tuple(schedule) if isinstance(schedule, Iterable) else (None,)
+    if not all(isinstance(wait, timedelta) for wait in waits):
+        cure = "use durations, such as (timedelta(seconds=5), timedelta(seconds=10))"
+        raise _refused("schedule", schedule, cure)
+    return waits
+
+
+def _one_of(name: str, choices: type[E], given: object) -> E:
+    """Give the choice that is meant: its text will do, since engines compare what it is."""
+    for choice in choices:
+        if given == choice:
+            return choice
+    names = ", ".join(f"{choices.__name__}.{choice.name}" for choice in choices)
+    raise _refused(name, given, f"use one of {names}")
+
+
+def _refused(name: str, value: object, cure: str) -> ConfigurationError:
+    return ConfigurationError(f"{name}={value!r} is not accepted: {cure}")
 
 
 def _shown(schedule: tuple[timedelta, ...]) -> str:

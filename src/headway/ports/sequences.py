@@ -1,8 +1,10 @@
 """Sequences: the results of each key, given out in their order by one decision at a time.
 
 Every call is a batch, and every decision in it is atomic and by itself: one key never waits for
-another. The answers are those of `core.sequence.Sequencer`; what an engine answers differently is
-its fault. Each engine takes the time from one clock, so clocks of workers are never compared.
+another, nor for one that cannot be read. That one is logged: its offers are UNREADABLE, its
+completions are refused, and looks at it find nothing. The answers are those of
+`core.sequence.Sequencer`; what an engine answers differently is its fault. Each engine takes the
+time from one clock, so clocks of workers are never compared.
 """
 
 from collections.abc import Sequence
@@ -11,9 +13,21 @@ from typing import Protocol
 
 import msgspec
 
+from headway.core.errors import HeadwayError
 from headway.core.sequence_answers import Completed, Completion, Look, Looked, Offer, Offered, Work
 from headway.core.sequence_settings import SequenceSettings
 from headway.core.sequence_state import KeyState
+from headway.core.showing import shown
+
+
+class UnreadableKeyError(HeadwayError):
+    """What is kept of a key is nothing that an engine has written."""
+
+    def __init__(self, key: str, why: str) -> None:
+        super().__init__(
+            f"what is kept of {shown(key)!r} cannot be read ({shown(why)}): mend it, or forget the "
+            "key, so that it begins anew"
+        )
 
 
 class Sequences(Protocol):
@@ -87,6 +101,10 @@ class SequenceDesk(Protocol):
 
     async def waiting(self, limit: int) -> tuple[int, Sequence[str]]:
         """Count the keys that hold results, and name the first of them by when they are due."""
+        ...
+
+    async def families(self) -> Sequence[str] | None:
+        """Name all whose keys are kept here, ours or not. None: the engine cannot tell."""
         ...
 
     async def drain(self, key: str) -> bool:

@@ -57,6 +57,8 @@ class OrderReport:
     count: int
     keys: Sequence[KeyReport]
     """The first of them, by when they have to be looked at."""
+    names: Sequence[str] | None = None
+    """Where no key holds anything: whose keys there are at all. None: that is not known."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -83,10 +85,23 @@ class ResultOrder:
     Args:
         desk: Where they are.
         who: Who decides, for the record of every change (the log `headway.operator`).
+        where: Under which name, and in which place, for messages.
+        are_own_settings: The settings of the desk are those of the workers; else they are only the
+            usual ones, and what the workers do with a gap is not known.
     """
 
-    def __init__(self, desk: SequenceDesk, *, who: str = "a program") -> None:
+    def __init__(
+        self,
+        desk: SequenceDesk,
+        *,
+        who: str = "a program",
+        where: str = "here",
+        are_own_settings: bool = True,
+    ) -> None:
         self.settings = desk.settings
+        self.where = where
+        self.on_gap = desk.settings.on_gap if are_own_settings else None
+        """What becomes of a gap that is given up. None: that is not known."""
         self._desk = desk
         self._who = who
 
@@ -95,15 +110,17 @@ class ResultOrder:
         count, keys = await self._desk.waiting(limit)
         reports = [self._report(await self._desk.read(key)) for key in keys]
         # Of these some may have been cleared since they were named.
-        return OrderReport(count=count, keys=[each for each in reports if each.standing.held])
+        names = None if count else await self._desk.families()
+        held = [each for each in reports if each.standing.held]
+        return OrderReport(count=count, keys=held, names=names)
 
     async def explain(self, key: str) -> KeyReport:
         """Say how a key stands: what it expects, holds and misses, since when and until when."""
         reading = await self._desk.read(key)
         if reading.state == _UNKNOWN:
             raise ConfigurationError(
-                f"the key '{shown(key)}' is not known here: no result of it was offered under this "
-                "name, or it was removed; headway order status names keys that hold results"
+                f"the key '{shown(key)}' is not known {self.where}: no result of it was offered "
+                "there, or it was removed; headway order status names keys that hold results"
             )
         return self._report(reading)
 
@@ -175,12 +192,13 @@ class ResultOrder:
         )
 
     def _record(self, drained: KeyReport) -> None:
+        policy = {} if self.on_gap is None else {"on_gap": self.on_gap.value}
         _LOG.info(
-            "drain of %s by %s: %d missing given up (%s), %d held released",
+            "drain of %s by %s: %d missing given up%s, %d held released",
             shown(drained.key),
             shown(self._who),
             drained.missing,
-            self.settings.on_gap,
+            "".join(f" ({each})" for each in policy.values()),
             len(drained.standing.held),
             extra={
                 "operator": self._who,
@@ -188,7 +206,7 @@ class ResultOrder:
                 "key": drained.key,
                 "missing": [[gap.first, gap.last, gap.step] for gap in drained.gaps],
                 "held": len(drained.standing.held),
-                "on_gap": self.settings.on_gap.value,
+                **policy,
             },
         )
 

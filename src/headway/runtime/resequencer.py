@@ -10,8 +10,9 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime, timedelta
+from typing import TypeVar
 
-from headway.core.sequence_answers import Look, Looked, Offer, Offered, Outcome, Work
+from headway.core.sequence_answers import Look, Looked, Offer, Offered, Outcome
 from headway.core.sequence_facts import (
     GapGivenUp,
     ResultHeld,
@@ -21,12 +22,14 @@ from headway.ports.chance import Chance
 from headway.ports.clock import Clock
 from headway.ports.resequencing import LookScheduler, SequenceWatcher
 from headway.ports.sequences import Sequences
+from headway.runtime.sequence_applying import ApplyAll
 from headway.runtime.sequence_fates import Fate, Result
 from headway.runtime.sequence_leases import SequenceLeases
 from headway.runtime.sequence_reach import Reach, SequencesAwayError
 from headway.runtime.sequence_scheduling import Looks
-from headway.runtime.sequence_turns import ApplyAll, Turn, Turns
+from headway.runtime.sequence_turns import Turn, Turns
 
+T = TypeVar("T")
 Otherwise = Callable[[Sequence[Result]], Awaitable[None]]
 """Processes results without their order, while the engine is away."""
 Wanted = Callable[[Sequence[str]], Awaitable[Sequence[str]]]
@@ -89,7 +92,7 @@ class Resequencer:
         self._wanted = wanted
         self._progress = progress
         self._together = together
-        self._reach = Reach(clock, patience, watcher)
+        self._reach = Reach(clock, patience, watcher, lambda: sequences.due(0))
         leases = SequenceLeases(sequences, clock, renewing=renewing)
         self._turns = Turns(
             sequences,
@@ -139,6 +142,10 @@ class Resequencer:
             if not some:
                 return
 
+    async def ask(self, question: Callable[[], Awaitable[T]]) -> T:
+        """Ask the engine something else, with the same patience as for everything."""
+        return await self._reach.ask(question)
+
     async def look(self, key: str, *, in_time: bool = False) -> timedelta | None:
         """Look at one key, as a scheduled task does; say when to look again, if at all.
 
@@ -186,6 +193,7 @@ class Resequencer:
     async def close(self) -> None:
         self.stop()
         await self.scheduled()
+        await self._reach.close()
         await self.sequences.close()
 
     def _offer_of(self, result: Result) -> Offer:
@@ -207,6 +215,8 @@ class Resequencer:
         turns: list[Turn] = []
         own: dict[int, Turn] = {}
         for (at, offer), answer in zip(offers.items(), answers, strict=True):
+            if answer.outcome is Outcome.UNREADABLE:
+                continue  # it is left to its source; all others go on
             fates[at] = Fate.DUPLICATE if answer.outcome is Outcome.DUPLICATE else Fate.HELD
             self._note(offer, answer)
             if answer.work is None:
@@ -276,13 +286,3 @@ class Resequencer:
         for end in await asyncio.gather(*taken, return_exceptions=True):
             if end is not None:  # after all others have come to their end
                 raise end
-
-
-def one_by_one(apply: Callable[[Work], Awaitable[None]]) -> ApplyAll:
-    """Make what applies many of what applies one: each raises for itself."""
-
-    async def apply_all(works: Sequence[Work]) -> Sequence[BaseException | None]:
-        ends = await asyncio.gather(*(apply(work) for work in works), return_exceptions=True)
-        return list(ends)
-
-    return apply_all

@@ -1,7 +1,7 @@
 """The turns of results: apply, complete, and go on with what that hands out."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from datetime import timedelta
 from functools import partial
@@ -18,12 +18,10 @@ from headway.core.sequence_facts import (
 )
 from headway.ports.resequencing import SequenceWatcher
 from headway.ports.sequences import Sequences
+from headway.runtime.sequence_applying import ApplyAll, Stopped
 from headway.runtime.sequence_fates import Fate
 from headway.runtime.sequence_leases import SequenceLeases
 from headway.runtime.sequence_reach import Reach, SequencesAwayError
-
-ApplyAll = Callable[[Sequence[Work]], Awaitable[Sequence[BaseException | None]]]
-"""Applies results of different keys; says for each what it raised, if it did."""
 
 
 class Schedule(Protocol):
@@ -83,7 +81,7 @@ class Turns:
         the next offer of the key says so.
         """
         while turns:
-            ends = await self._applied(turns)
+            ends = await self._applied(turns, has_store=has_store)
             done: list[Turn] = []
             for turn, error in zip(turns, ends, strict=True):
                 if error is None:
@@ -92,13 +90,18 @@ class Turns:
                     await self._give_back(turn, error)
             turns = await self._completed(done, has_store=has_store)
 
-    async def _applied(self, turns: Sequence[Turn]) -> Sequence[BaseException | None]:
+    async def _applied(
+        self, turns: Sequence[Turn], *, has_store: bool
+    ) -> Sequence[BaseException | None]:
         works = [turn.work for turn in turns]
         try:
             async with self._leases.kept(works):
                 return await self._apply_all(works)
         except Exception as error:  # noqa: BLE001 (whatever it is, it belongs to all of them)
             return [error] * len(works)
+        except Stopped as stopped:
+            await asyncio.shield(self._leave(turns, stopped.ends, has_store=has_store))
+            raise asyncio.CancelledError from None  # some of Python's own look for no other class
         except BaseException:
             # Told to stop in the middle: somebody else may go on at once.
             await asyncio.shield(self._hand_back(turns))
@@ -152,6 +155,15 @@ class Turns:
         if not work.held:
             self._watcher.tell(ResultHeld(work.key, work.position, 1))
         self._schedule(work.key, wait, again=work.held)
+
+    async def _leave(
+        self, turns: Sequence[Turn], ends: Sequence[BaseException | None], *, has_store: bool
+    ) -> None:
+        """Complete what was applied all the same; the rest, and what comes next, is for others."""
+        done = [turn for turn, end in zip(turns, ends, strict=True) if end is None]
+        await self._hand_back([turn for turn in turns if turn not in done])
+        with suppress(Exception):  # as below
+            await self._hand_back(await self._completed(done, has_store=has_store))
 
     async def _hand_back(self, turns: Sequence[Turn]) -> None:
         for turn in turns:

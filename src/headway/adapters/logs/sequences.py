@@ -23,10 +23,11 @@ class SequenceLog:
         match fact:
             case GapGivenUp():
                 self._log.info(
-                    "%s: the wait for a missing result is over (%s); %d were held behind it",
+                    "%s: the wait for a missing result is over (%s); %d %s held behind it",
                     fact.key,
                     fact.why,
                     fact.held,
+                    "was" if fact.held == 1 else "were",
                     extra={"key": fact.key, "why": str(fact.why), "held": fact.held},
                 )
             case ResultFailed():

@@ -21,7 +21,7 @@ from headway.systems.uptime.demo.scenario import Scenario
 from headway.systems.uptime.demo.story import STANDS_STILL, panels, picture, shaded
 
 _NEXT = """Next:
-  headway order status: what waits for its turn, where you run it yourself
+  docs/how-to/run-uptime.md: run the consumer yourself (the demo leaves nothing behind)
   docs/how-to/keep-results-in-order.md: the same for your own results
   docs/explanation/how-results-keep-their-order.md: why it works"""
 _WIDEST = 78

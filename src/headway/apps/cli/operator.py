@@ -34,9 +34,11 @@ def stored_documents(engine: Engine, services: Sequence[str] = ()) -> StoredDocu
     )
 
 
-def result_order(desk: SequenceDesk) -> ResultOrder:
+def result_order(
+    desk: SequenceDesk, *, where: str = "here", are_own_settings: bool = True
+) -> ResultOrder:
     """Give the order of results; every change is recorded under the user's name."""
-    return ResultOrder(desk, who=_who())
+    return ResultOrder(desk, who=_who(), where=where, are_own_settings=are_own_settings)
 
 
 def _who() -> str:

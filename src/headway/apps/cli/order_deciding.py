@@ -34,7 +34,8 @@ def drain_keys(
             + " (and not both)" * everything
         )
     so_far = DrainReport(dry_run=dry_run)
-    on_gap = OnGap.BACKFILL
+    on_gap: OnGap | None = None
+    where = "here"
 
     def before(report: DrainReport) -> None:
         if ask:
@@ -46,8 +47,8 @@ def drain_keys(
         move(report.done + len(report.meanwhile), len(report.chosen))
 
     async def change(order: ResultOrder) -> DrainReport:
-        nonlocal on_gap
-        on_gap = order.settings.on_gap
+        nonlocal on_gap, where
+        on_gap, where = order.on_gap, order.where
         return await order.drain(keys, dry_run=dry_run, before=before, on_progress=tell)
 
     with (
@@ -56,10 +57,10 @@ def drain_keys(
         bar("draining") as move,
     ):
         report = on_sequences(which, change)
-    _show(report, on_gap)
+    _show(report, on_gap, where)
 
 
-def _ask(meant: DrainReport, on_gap: OnGap) -> None:
+def _ask(meant: DrainReport, on_gap: OnGap | None) -> None:
     words = f"{_keys(meant)}: {_comes_of(meant, on_gap)}"
     if not sys.stdin.isatty():
         typer.echo(
@@ -74,7 +75,7 @@ def _ask(meant: DrainReport, on_gap: OnGap) -> None:
         raise typer.Exit(NOT_AS_PROMISED)
 
 
-def _show(report: DrainReport, on_gap: OnGap) -> None:
+def _show(report: DrainReport, on_gap: OnGap | None, where: str) -> None:
     if report.chosen:
         would = "would be " * report.dry_run
         typer.echo(f"{report.done} of {_keys(report)} {would}drained: {_comes_of(report, on_gap)}")
@@ -90,7 +91,7 @@ def _show(report: DrainReport, on_gap: OnGap) -> None:
     for key in report.holding_nothing:
         typer.echo(f"  {shown(key)} holds nothing: there is nothing to drain")
     for key in report.unknown:
-        typer.echo(f"  {shown(key)} is not known here")
+        typer.echo(f"  {shown(key)} is not known {where}")
     if report.unknown or report.holding_nothing:
         raise typer.Exit(NOT_AS_PROMISED)
 
@@ -108,8 +109,10 @@ def _keys(report: DrainReport) -> str:
     return many(len(report.chosen), "key")
 
 
-def _comes_of(report: DrainReport, on_gap: OnGap) -> str:
+def _comes_of(report: DrainReport, on_gap: OnGap | None) -> str:
     missing = sum(each.missing for each in report.chosen)
     held = sum(len(each.standing.held) for each in report.chosen)
     done = "skipped" if on_gap is OnGap.SKIP else "made up as missed"
+    if on_gap is None:
+        done = "given up"  # what that means only the workers know
     return f"{many(missing, 'position')} {done}, {many(held, 'held result')} released"

@@ -9,6 +9,7 @@ from rich.text import Text
 from headway.apps.cli.order_shown import explained, fields, show_keys
 from headway.apps.cli.screen import as_json, harmless, many, show_indented
 from headway.apps.cli.sequences import Which, on_sequences
+from headway.core.sequence_waiting import Mode
 from headway.core.showing import shown
 from headway.ports.sequences import HeldResult
 from headway.runtime.order import KeyReport, OrderReport, ResultOrder
@@ -35,7 +36,22 @@ def show_status(which: Which, key: str | None, *, limit: int, machine: bool) -> 
         if key is None:
             typer.echo("\nheadway order explain KEY says what happens next, and when.")
     else:
-        typer.echo(f"No key of {shown(which.name)} holds anything: every result came in its turn.")
+        typer.echo(_nothing(which.name, report.names))
+
+
+def _nothing(name: str, names: Sequence[str] | None) -> str:
+    """Say that no key holds anything, or that the name may be a wrong one."""
+    if names is None:
+        return (
+            f"No key of {shown(name)} holds anything now. If one should, is --name the right one?"
+        )
+    if name in names:
+        return f"No key of {shown(name)} holds anything now."
+    others = ", ".join(shown(each) for each in names) or "none"
+    return (
+        f"No resequencer named {shown(name)} has ever kept anything there. Those that have: "
+        f"{others}{' (say --name NAME)' * bool(names)}."
+    )
 
 
 def show_one(which: Which, key: str, *, contents: bool, machine: bool) -> None:
@@ -56,6 +72,9 @@ def show_one(which: Which, key: str, *, contents: bool, machine: bool) -> None:
     console.print(Text("key".ljust(_NAMES_WIDE)) + harmless(key), soft_wrap=True)
     for name, words in explained(report, order.settings):
         show_indented(console, harmless(words), _NAMES_WIDE, first=Text(name, "bold"))
+    if order.on_gap is None and report.standing.mode is Mode.WAITING:
+        usual = "times, limits and what becomes of a gap are the usual ones: no --settings given"
+        show_indented(console, Text(usual), _NAMES_WIDE, first=Text("reckoned by", "bold"))
     for each in inside or ():
         text = each.payload.decode(errors="replace")
         show_indented(console, harmless(text), _NAMES_WIDE, first=Text(str(each.position)))

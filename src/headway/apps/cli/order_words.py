@@ -39,6 +39,7 @@ def _sentences(report: KeyReport, settings: SequenceSettings) -> Iterator[str]:
             yield "time: if it stays, none is running."
         case Mode.PAUSED:
             yield f"It is tried again {at(stands.next_look, now)}; the others wait behind it."
+            yield 'The error is in the log of the worker that tried it ("could not be applied").'
         case Mode.PARKED:
             yield "It stands still until what is missing comes, or until a person says so:"
             yield f"headway order drain {shown(report.key)}"

@@ -14,6 +14,7 @@ from headway.core.engine_url import SequencesUrl, SqliteUrl, read_sequences_url
 from headway.core.errors import ConfigurationError
 from headway.core.secrets import hidden
 from headway.core.sequence_settings import SequenceSettings
+from headway.core.showing import shown
 from headway.runtime.order import ResultOrder
 from headway.systems.uptime.settings import UptimeSettings
 
@@ -97,6 +98,8 @@ async def _opened(meant: _Meant, which: Which, body: Body[T], *, probe: bool = F
         if probe:  # a host that says nothing at all would keep us for minutes
             async with asyncio.timeout(_ANSWERS_WITHIN):
                 await sequences.waiting(1)
-        return await body(result_order(sequences))
+        where = f"under the name '{shown(which.name)}' in {hidden(meant.url)}"
+        is_known = meant.order is not None
+        return await body(result_order(sequences, where=where, are_own_settings=is_known))
     finally:
         await sequences.close()

@@ -1,8 +1,6 @@
 """`headway uptime`: take results of checks in their order, from Kafka or without any server."""
 
 import asyncio
-import sys
-from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Annotated, Any
@@ -89,14 +87,16 @@ def run(  # noqa: PLR0917 (typer gives them by name)
     They come from a file, from Kafka, or else from the bus, where `headway uptime feed` puts them.
     """
     from headway.apps.cli import uptime_running as running  # noqa: PLC0415 (a fast start of others)
+    from headway.apps.cli.uptime_looking import lines_of  # noqa: PLC0415
 
     write_logs(log_format)
     settings = _settings(
         kafka_servers=kafka, percentage=percentage, store=store, sequences=sequences
     )
+    lines = None if source is None else lines_of(source)
     with _metrics(settings, metrics_port):
-        if source is not None:
-            running.from_file(settings, _lines(source), workers=workers, batch=batch)
+        if lines is not None:
+            running.from_file(settings, lines, workers=workers, batch=batch)
         elif settings.kafka_servers:
             running.from_kafka(settings, workers=workers, batch=batch)
         else:
@@ -116,10 +116,12 @@ def feed(
 ) -> None:
     """Put results where `headway uptime run` takes them: into Kafka, or on the bus."""
     from headway.apps.cli import uptime_running as running  # noqa: PLC0415 (a fast start of others)
+    from headway.apps.cli.screen import many  # noqa: PLC0415
+    from headway.apps.cli.uptime_looking import lines_of  # noqa: PLC0415
 
     settings = _settings(kafka_servers=kafka, store=store)
-    number = running.feed(settings, _lines(source))
-    typer.echo(f"Fed {number} results.")
+    number = running.feed(settings, lines_of(source))
+    typer.echo(f"Fed {many(number, 'result')}.")
 
 
 @app.command()
@@ -133,11 +135,13 @@ def subscribe(
     store: StoreOption = None,
 ) -> None:
     """Write subscriptions and their detectors; how far their results are applied stays."""
+    from headway.apps.cli.screen import many  # noqa: PLC0415
+    from headway.apps.cli.uptime_looking import lines_of  # noqa: PLC0415
     from headway.systems.uptime.reading import read_subscriptions, save_subscriptions  # noqa: PLC0415
 
-    watched = list(read_subscriptions(_lines(source)))
+    watched = list(read_subscriptions(lines_of(source)))
     asyncio.run(save_subscriptions(_settings(store=store), watched))
-    typer.echo(f"Saved {len(watched)} subscriptions.")
+    typer.echo(f"Saved {many(len(watched), 'subscription')}.")
 
 
 @app.command()
@@ -145,10 +149,10 @@ def status(
     store: StoreOption = None, sequences: SequencesOption = None, as_json: JsonOption = False
 ) -> None:
     """Show the consumer in numbers: what was applied, missed, taken back, and is held."""
+    from headway.apps.cli.uptime_looking import read_status  # noqa: PLC0415
     from headway.apps.cli.uptime_shown import show_status  # noqa: PLC0415
-    from headway.systems.uptime.reading import status_of  # noqa: PLC0415
 
-    show_status(asyncio.run(status_of(_settings(store=store, sequences=sequences))), as_json)
+    show_status(read_status(_settings(store=store, sequences=sequences)), as_json)
 
 
 @app.command()
@@ -157,19 +161,14 @@ def checks(
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List the record of checks of a subscription, misses included, as it was written."""
+    """List the record of checks of a subscription, misses included, as it was written.
+
+    Exit code 1: there is no such subscription.
+    """
+    from headway.apps.cli.uptime_looking import read_checks  # noqa: PLC0415
     from headway.apps.cli.uptime_shown import show_checks  # noqa: PLC0415
-    from headway.systems.uptime.opening import open_store  # noqa: PLC0415
 
-    async def read() -> Any:
-        opened = open_store(_settings(store=store))
-        try:
-            await opened.prepare()
-            return await opened.checks(subscription)
-        finally:
-            await opened.close()
-
-    show_checks(asyncio.run(read()), as_json)
+    show_checks(read_checks(_settings(store=store), subscription), as_json)
 
 
 @app.command()
@@ -181,26 +180,10 @@ def rejected(
     as_json: JsonOption = False,
 ) -> None:
     """Show what came and was no result, with the reason; nothing of it was processed."""
+    from headway.apps.cli.uptime_looking import read_rejected  # noqa: PLC0415
     from headway.apps.cli.uptime_shown import show_rejected  # noqa: PLC0415
-    from headway.systems.uptime.opening import open_store  # noqa: PLC0415
 
-    async def read() -> Any:
-        opened = open_store(_settings(store=store))
-        try:
-            await opened.prepare()
-            return await opened.rejected(limit)
-        finally:
-            await opened.close()
-
-    show_rejected(asyncio.run(read()), as_json)
-
-
-def _lines(source: Path) -> Iterator[bytes]:
-    if str(source) == "-":
-        yield from (line for line in sys.stdin.buffer if line.strip())
-        return
-    with source.open("rb") as lines:
-        yield from (line for line in lines if line.strip())
+    show_rejected(read_rejected(_settings(store=store), limit), as_json)
 
 
 def _metrics(settings: UptimeSettings, port: int | None) -> AbstractContextManager[Any]:

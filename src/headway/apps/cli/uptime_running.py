@@ -1,29 +1,34 @@
 """How `headway uptime` runs: a file, Kafka, or the bus."""
 
 import asyncio
+import logging
 import os
 import sys
+from collections import Counter
 from collections.abc import Iterable
 from datetime import timedelta
 
 import typer
 
-from headway.apps.cli.screen import bar
+from headway.apps.cli.screen import bar, many
+from headway.apps.cli.uptime_waiting import until_none_is_held
 from headway.assembly.retrying import CLOCK
-from headway.assembly.sequencing import open_sequences
 from headway.assembly.supervising import Supervisor
 from headway.core.errors import ConfigurationError
 from headway.core.extras import cure
-from headway.systems.uptime.opening import FAMILY
+from headway.runtime.sequence_fates import Fate
+from headway.systems.uptime.saying import say_if_no_order_is_kept
 from headway.systems.uptime.settings import UptimeSettings
 
-_LOOK_EVERY = timedelta(milliseconds=200)
+_LOG = logging.getLogger("headway")
+_WORDS: dict[str, str] = {Fate.PASSED: "processed without their order"}
 
 
 def from_file(settings: UptimeSettings, raws: Iterable[bytes], *, workers: int, batch: int) -> None:
     """Take all results of a file, and wait until none is held any more."""
     from headway.systems.uptime.embedded import Embedded  # noqa: PLC0415 (a fast start of others)
 
+    say_if_no_order_is_kept(settings.features().backlog_retry)
     done = 0
 
     def more(results: int) -> None:
@@ -31,14 +36,14 @@ def from_file(settings: UptimeSettings, raws: Iterable[bytes], *, workers: int, 
         done += results
         move(done, done)
 
-    with (
-        bar("taking results") as move,
-        Embedded(settings, workers=workers, batch=batch, on_batch=more) as pool,
-    ):
-        report = pool.feed(raws)
-        asyncio.run(_until_none_is_held(settings))
-    fates = ", ".join(f"{number} {fate}" for fate, number in sorted(report.fates.items()))
-    typer.echo(f"Took {report.results} results: {fates or 'none'}.")
+    with Embedded(settings, workers=workers, batch=batch, on_batch=more) as pool:
+        with bar("taking results") as move:
+            report = pool.feed(raws)
+        # Whoever had to go on without the order has waited for the engine already.
+        patience = timedelta() if report.fates[Fate.PASSED] else settings.patience
+        all_released = asyncio.run(until_none_is_held(settings, patience))
+    took = many(report.results, "result")
+    typer.echo(f"Took {took}: {_in_the_end(report.fates, all_released)}.")
 
 
 def from_kafka(settings: UptimeSettings, *, workers: int, batch: int) -> None:
@@ -47,7 +52,9 @@ def from_kafka(settings: UptimeSettings, *, workers: int, batch: int) -> None:
         from headway.systems.uptime.kafka import run_kafka  # noqa: PLC0415 (an extra)
     except ModuleNotFoundError as missing:
         raise _needs(missing) from missing
+    say_if_no_order_is_kept(settings.features().backlog_retry)
     run_kafka(settings, processes=workers, batch=batch)
+    _say_stopped()
 
 
 def from_bus(settings: UptimeSettings, *, workers: int) -> None:
@@ -55,12 +62,15 @@ def from_bus(settings: UptimeSettings, *, workers: int) -> None:
     from headway.systems.uptime.service import run_on_bus  # noqa: PLC0415 (a fast start of others)
 
     if workers == 1:
+        say_if_no_order_is_kept(settings.features().backlog_retry)
         asyncio.run(run_on_bus(settings))
+        _say_stopped()
         return
     # The settings go by the environment: a URL may hold a password, and a command line is public.
     os.environ.update(settings.in_words())  # noqa: TID251 (set for the children, not read)
     command = [sys.executable, "-m", "headway.apps.cli", "uptime", "run", "--workers", "1"]
     asyncio.run(Supervisor(command, workers, CLOCK).run())
+    _say_stopped()
 
 
 def feed(settings: UptimeSettings, raws: Iterable[bytes]) -> int:
@@ -86,13 +96,19 @@ def feed(settings: UptimeSettings, raws: Iterable[bytes]) -> int:
     return number
 
 
-async def _until_none_is_held(settings: UptimeSettings) -> None:
-    sequences = open_sequences(settings.sequences_url, family=FAMILY, settings=settings.order())
-    try:
-        while (await sequences.waiting(0))[0]:
-            await CLOCK.wait(_LOOK_EVERY)
-    finally:
-        await sequences.close()
+def _in_the_end(fates: Counter[str], all_released: bool) -> str:
+    """Say what became of results; those that were held are applied once nothing is held."""
+    numbers = Counter({_WORDS.get(fate, fate.replace("_", " ")): fates[fate] for fate in fates})
+    held = numbers["held"] if all_released else 0
+    if held:
+        del numbers["held"]
+        applied = numbers.pop("applied", 0) + held
+        numbers[f"applied ({held} of them after a wait)"] = applied
+    return ", ".join(f"{numbers[word]} {word}" for word in sorted(numbers)) or "none"
+
+
+def _say_stopped() -> None:
+    _LOG.info("Stopped, as told (process %d)", os.getpid())
 
 
 def _needs(missing: ModuleNotFoundError) -> ConfigurationError:

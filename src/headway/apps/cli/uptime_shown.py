@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from headway.apps.cli.screen import as_json as json_of
-from headway.apps.cli.screen import harmless
+from headway.apps.cli.screen import harmless, when
 from headway.systems.uptime.store import Check, Rejected
 
 _BYTES_SHOWN = 500
@@ -24,6 +24,12 @@ _FIGURES = {
     "rejected": "not readable, kept",
     "waiting_subscriptions": "subscriptions that hold results",
 }
+_RATES = {
+    "size": "results held now: added less removed",
+    "success_rate": "backlogs drained, of those that began",
+    "timeout_rate": "waits given up by time, per held result",
+    "circuit_breaker_rate": "waits ended by the breaker, per held result",
+}
 
 
 def show_status(status: Mapping[str, Any], as_json: bool) -> None:
@@ -31,15 +37,24 @@ def show_status(status: Mapping[str, Any], as_json: bool) -> None:
         typer.echo(json_of(status))
         return
     table = Table(box=None, show_header=False)
+    table.add_column(overflow="fold")
+    table.add_column(no_wrap=True, justify="right")
     for name, words in _FIGURES.items():
         table.add_row(words, str(status[name]))
     for name, value in status["rates"].items():
-        table.add_row(name.replace("_", " "), _rate(name, value))
-    organizations = ", ".join(status["organizations"]) or "none by name"
-    table.add_row(status["feature"], f"{organizations}; {status['percentage']:g} % of the others")
+        table.add_row(_RATES[name], _rate(name, value))
     for name, value in status["counters"].items():
         table.add_row(harmless(name), f"{value:g}")
-    Console().print(table)
+    console = Console(highlight=False)
+    console.print(table)
+    organizations = ", ".join(status["organizations"]) or "none by name"
+    console.print(
+        harmless(
+            f"{status['feature']}: {organizations}, {status['percentage']:g} % of the others, by "
+            "the settings of this command (a consumer may run with others)"
+        ),
+        soft_wrap=True,
+    )
 
 
 def show_checks(checks: Sequence[Check], as_json: bool) -> None:
@@ -56,17 +71,21 @@ def show_checks(checks: Sequence[Check], as_json: bool) -> None:
 
 def show_rejected(rejected: Sequence[Rejected], as_json: bool) -> None:
     if as_json:
-        typer.echo(json_of([{"reason": each.reason, **_body(each.raw)} for each in rejected]))
+        typer.echo(json_of([_fields(each) for each in rejected]))
         return
     console = Console(highlight=False)
     if not rejected:
         console.print("Everything that came was a result.")
     for each in rejected:
-        console.print(harmless(each.reason), soft_wrap=True)
-        text = each.raw[:_BYTES_SHOWN].decode(errors="replace")
+        console.print(when(each.at), "  ", harmless(each.reason), soft_wrap=True, sep="")
+        text = each.raw[:_BYTES_SHOWN].decode(errors="replace").rstrip("\r\n")
         left = len(each.raw) - _BYTES_SHOWN
         more = f" and {left} bytes more" if left > 0 else ""
         console.print("    ", harmless(text), more, soft_wrap=True, sep="")
+
+
+def _fields(rejected: Rejected) -> dict[str, Any]:
+    return {"at": rejected.at, "reason": rejected.reason, **_body(rejected.raw)}
 
 
 def _body(raw: bytes) -> dict[str, str]:
@@ -79,5 +98,5 @@ def _body(raw: bytes) -> dict[str, str]:
 
 def _rate(name: str, value: float | None) -> str:
     if value is None:
-        return "unknown: nothing was held"
+        return "-"
     return f"{value:g}" if name == "size" else f"{value:.1%}"

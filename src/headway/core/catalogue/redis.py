@@ -28,6 +28,7 @@ RULES = (
                 "redis.exceptions.TimeoutError",
                 "redis.exceptions.ClusterDownError",
                 "redis.exceptions.ReadOnlyError",
+                "redis.exceptions.OutOfMemoryError",
             }
         ),
     ),
@@ -36,5 +37,25 @@ RULES = (
         verdict=Verdict.PERMANENT,
         error_type="PROGRAMMING_ERROR",
         types=frozenset({"redis.exceptions.DataError", "redis.exceptions.NoScriptError"}),
+    ),
+    Rule(
+        # It answers, and takes nothing just now. Of most of these redis-py makes no class, and
+        # older servers wrap those of a script in words of their own.
+        name="redis.refusing",
+        verdict=Verdict.TRANSIENT,
+        error_type="CONNECTION_ERROR",
+        types=frozenset({"redis.exceptions.ResponseError"}),
+        text=(
+            "noreplicas ",
+            "misconf ",
+            "busy redis is busy",
+            "-busy ",
+            "oom command not allowed",
+            "loading redis is loading",
+            "masterdown ",
+            "clusterdown ",
+            "tryagain ",
+            "-readonly ",
+        ),
     ),
 )

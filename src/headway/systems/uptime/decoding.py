@@ -43,7 +43,7 @@ class Decoding:
         return None
 
     async def _put_aside(self, raw: bytes, why: str) -> None:
-        await self._store.reject(raw, why)
+        await self._store.reject(raw, why, self._clock.now())
         self._counts.add(metrics.DROPPED, 1, {"reason": Drop.MALFORMED.value})
 
 

@@ -42,7 +42,7 @@ class Effect(msgspec.Struct, frozen=True):
     detect: bool = False
     """Nobody kept the order: what is missing is found by what was applied last."""
     passed: bool = False
-    """It goes on without its order because the engine of sequences is away."""
+    """It goes on without its order: the engine of sequences is away, or the feature is off."""
 
 
 class Outcome(StrEnum):

@@ -28,6 +28,8 @@ from arroyo.processing.strategies import (
 )
 from arroyo.processing.strategies.batching import ValuesBatch
 from arroyo.types import Commit, Message, Partition, Topic
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
 
 from headway import HeadwayError
 from headway.adapters.arroyo.pool import WatchedPool
@@ -39,7 +41,11 @@ from headway.systems.uptime.hosting import host_of, progress_in
 from headway.systems.uptime.settings import UptimeSettings
 
 _LOG = logging.getLogger("headway")
+_MUTE = logging.getLogger("headway.kafka.client")
+_MUTE.addHandler(logging.NullHandler())
+_MUTE.propagate = False
 _PAUSE = timedelta(seconds=1)
+_ANSWERS_WITHIN = 5.0
 ASK_EVERY = timedelta(seconds=1)
 """How far the topic is read."""
 
@@ -158,6 +164,7 @@ def run_kafka(
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, stop)
+    threading.Thread(target=_say_whether_it_answers, args=(settings,), daemon=True).start()
     while not stopped.is_set():
         strategy = UptimeStrategy(settings, processes=processes, batch=batch)
         consumer = kafka_consumer(
@@ -182,6 +189,23 @@ def run_kafka(
                 consumer.close()
             with suppress(Exception):
                 strategy.shutdown()
+
+
+def _say_whether_it_answers(settings: UptimeSettings) -> None:
+    """Say in one line that Kafka is not reached: its client only mutters of sockets."""
+    servers = settings.kafka_servers
+    try:
+        client = AdminClient({"bootstrap.servers": servers}, logger=_MUTE)
+        client.list_topics(timeout=_ANSWERS_WITHIN)
+    except KafkaException as error:
+        _LOG.warning(
+            "Kafka at %s cannot be reached (%s): it is tried until it answers, or until this is "
+            "stopped; look whether it runs, and at --kafka",
+            servers,
+            error.args[0].str() if error.args else error,
+        )
+    else:
+        _LOG.info("Reading %s from Kafka at %s", settings.kafka_topic, servers)
 
 
 def stream(

@@ -1,6 +1,7 @@
 """The store in memory, for tests and demonstrations in one process."""
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from itertools import chain
 
 from msgspec.structs import replace
@@ -18,7 +19,7 @@ class MemoryStore:
     def __init__(self) -> None:
         self.monitors: dict[str, Monitor] = {}
         self.incidents: list[tuple[str, Incident, int]] = []
-        self.refused: list[tuple[bytes, str]] = []
+        self.refused: list[Rejected] = []
         self._checks: dict[str, list[Check]] = {}
         self._misses: set[tuple[str, int]] = set()
         self._counts: dict[str, float] = {}
@@ -51,8 +52,8 @@ class MemoryStore:
         else:
             self.monitors[subscription_id] = changed(monitor, change)
 
-    async def reject(self, raw: bytes, reason: str) -> None:
-        self.refused.append((raw, reason))
+    async def reject(self, raw: bytes, reason: str, at: datetime) -> None:
+        self.refused.append(Rejected(raw, reason, at))
 
     async def close(self) -> None:
         """Nothing is open."""
@@ -73,7 +74,7 @@ class MemoryStore:
         )
 
     async def rejected(self, limit: int) -> Sequence[Rejected]:
-        return [Rejected(raw, reason) for raw, reason in reversed(self.refused[-limit:])]
+        return self.refused[: -limit - 1 : -1]
 
     async def count(self, counts: Mapping[str, float]) -> None:
         for name, value in counts.items():
@@ -111,7 +112,9 @@ def changed(monitor: Monitor, change: MonitorChange) -> Monitor:
         regions = dict(change.regions)
         subscription = replace(monitor.subscription, regions=regions)
         monitor = replace(monitor, subscription=subscription)
-    return replace(monitor, passed=False) if change.reconciled else monitor
+    if change.reconciled is not None and change.reconciled == monitor.last_update_ms:
+        monitor = replace(monitor, passed=False)
+    return monitor
 
 
 def _taken_back(line: Check, result: CheckResult) -> Check:

@@ -94,7 +94,7 @@ class Monitor(msgspec.Struct, frozen=True):
     applied: int = 0
     """How many results were applied: added up, so that one applied twice would show."""
     passed: bool = False
-    """Results went on without their order, while the engine of sequences was away."""
+    """Results went on without their order, while the engine was away or the feature was off."""
 
     @property
     def applied_until_ms(self) -> int | None:

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from datetime import datetime
 
-from headway.adapters.logs.sequences import SequenceLog
 from headway.assembly.retrying import CHANCE, CLOCK
 from headway.assembly.sequencing import open_sequences
 from headway.ports.chance import Chance
@@ -11,6 +10,7 @@ from headway.ports.clock import Clock
 from headway.ports.resequencing import LookScheduler
 from headway.systems.uptime.metrics import Counting
 from headway.systems.uptime.processor import ResultProcessor
+from headway.systems.uptime.saying import UptimeLog
 from headway.systems.uptime.settings import UptimeSettings
 from headway.systems.uptime.sqlite_store import SqliteStore
 
@@ -62,7 +62,7 @@ async def open_processor(
         features=settings.features(),
         regions=settings.region_modes(),
         scheduler=scheduler,
-        watcher=SequenceLog(),
+        watcher=UptimeLog(),
         progress=progress or SourceProgress(),
         patience=settings.patience,
         renewing=clock is None,

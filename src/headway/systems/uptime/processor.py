@@ -6,6 +6,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
+from functools import partial
 
 from headway import ConfigurationError
 from headway.core.sequence_answers import Work
@@ -15,7 +16,7 @@ from headway.ports.resequencing import LookScheduler, SequenceWatcher
 from headway.ports.sequences import SequenceEngine
 from headway.runtime.resequencer import PATIENCE, Progress, Resequencer
 from headway.runtime.sequence_fates import Fate, Result
-from headway.runtime.sequence_reach import is_away
+from headway.runtime.sequence_reach import SequencesAwayError, is_away
 from headway.runtime.sequence_watchers import SequenceWatchers
 from headway.systems.uptime import metrics
 from headway.systems.uptime.decoding import Decoding
@@ -24,6 +25,7 @@ from headway.systems.uptime.metrics import BacklogWatcher, Counting
 from headway.systems.uptime.monitors import Monitor, RegionMode
 from headway.systems.uptime.results import CheckResult, decode
 from headway.systems.uptime.rollout import Features
+from headway.systems.uptime.saying import UnknownSubscriptions
 from headway.systems.uptime.store import MonitorChange, UptimeStore
 from headway.systems.uptime.validation import (
     Drop,
@@ -60,6 +62,7 @@ class ResultProcessor:
         self.store = store
         self.sequences = sequences
         self._decoding = Decoding(store, counts, clock)
+        self._unknown = UnknownSubscriptions(clock)
         self._chance = chance
         self._counts = counts
         self._features = features
@@ -95,6 +98,7 @@ class ResultProcessor:
         results = await self._decoding.from_source(raws)
         ids = [result.subscription_id for result in results.values()]
         monitors = await self.store.load(ids) if ids else {}
+        self._unknown.tell([key for key in ids if key not in monitors])
         queued: dict[int, Result] = {}
         direct: dict[int, Effect] = {}
         for at, result in results.items():
@@ -105,7 +109,8 @@ class ResultProcessor:
             elif self.should_queue_for_retry(result, monitor):
                 queued[at] = _offer_of(result, monitor, raws[at], caught_up)
             else:
-                direct[at] = Effect(result, detect=True)
+                passed = not self._is_ordered(monitor)
+                direct[at] = Effect(result, detect=True, passed=passed)
         for at, change in zip(
             direct, await self._process_result_internal(list(direct.values())), strict=True
         ):
@@ -122,12 +127,16 @@ class ResultProcessor:
         takes a miss back. Whether there is a gap or a backlog is not asked here: somebody else
         could change it before the result is queued. The queue answers both in one step.
         """
-        if monitor.detector is None:
-            return False
-        if not self._features.backlog_retry.includes(monitor.detector.organization):
+        if not self._is_ordered(monitor):
             return False
         last = monitor.last_update_ms
         return last is None or result.scheduled_check_time_ms > last
+
+    def _is_ordered(self, monitor: Monitor) -> bool:
+        """Say whether the feature is on for a monitor. Another worker may be told otherwise."""
+        if monitor.detector is None:
+            return False
+        return self._features.backlog_retry.includes(monitor.detector.organization)
 
     async def queue_result_for_retry(self, results: Sequence[Result]) -> list[Fate]:
         """Offer results: whose turn it is are processed, and all that waited for them."""
@@ -203,28 +212,27 @@ class ResultProcessor:
         await self._process_result_internal(effects)
 
     async def _reconcile(self, monitors: Mapping[str, Monitor], queued: Iterable[Result]) -> None:
-        """Take back misses for what was held all the time while the queue was away.
+        """Take back misses for what was held all the time while others went on without the order.
 
-        The next offer would drop it: by the marker of our store it is applied.
+        The queue was away, or the feature was off for a while or for another worker. The next
+        offer would drop what is held: by the marker of our store it is applied.
         """
         for key in {result.key for result in queued}:
             monitor = monitors[key]
             if not monitor.passed:
                 continue
             try:
-                held = await self.sequences.held(key, _HELD_AT_ONCE)
-            except Exception as error:
-                if is_away(error):
-                    continue  # the offer will say so too, and waits for it
-                raise
-            last = monitor.last_update_ms or 0
+                held = await self.backlog.ask(partial(self.sequences.held, key, _HELD_AT_ONCE))
+            except SequencesAwayError:
+                continue  # the offer will be told the same
+            last = monitor.last_update_ms
             late = [
                 await self._decoding.from_backlog(each.payload)
                 for each in held
-                if each.position <= last
+                if last is not None and each.position <= last
             ]
             await self._process_result_internal([Effect(each) for each in late if each is not None])
-            await self.store.change(key, MonitorChange(reconciled=True))
+            await self.store.change(key, MonitorChange(reconciled=last))
 
     async def _wanted(self, keys: Sequence[str]) -> Sequence[str]:
         """Forget the backlogs of monitors that are gone, and give the other keys."""

@@ -12,7 +12,14 @@ from headway.systems.uptime.hosting import Host, host_of, progress_in
 from headway.systems.uptime.settings import PREFIX, UptimeSettings
 
 PROCESS_UPTIME_BACKLOG = "headway.systems.uptime.process_uptime_backlog"
-_LONGEST_COUNTDOWN_SECONDS = 3600
+_REDIS_OPTIONS = {
+    # A task that waits longer than this would be given to a second worker.
+    "visibility_timeout": 3600,
+    # One that hangs would be waited for without end, also by a process that is told to stop.
+    "socket_timeout": 5,
+    "socket_connect_timeout": 2,
+}
+"""Seconds."""
 
 
 @cache  # an application is for the whole life of a process
@@ -23,6 +30,7 @@ def celery_app(settings: UptimeSettings) -> Celery:
             f"{PREFIX}CELERY_BROKER is not set: use redis://HOST:PORT/NUMBER or "
             "amqp://USER:PASSWORD@HOST:PORT/VHOST"
         )
+    scheme = settings.celery_broker.partition("://")[0]
     app = Celery("headway-uptime", broker=settings.celery_broker, set_as_current=False)
     app.conf.update(
         task_ignore_result=True,
@@ -32,8 +40,7 @@ def celery_app(settings: UptimeSettings) -> Celery:
         task_reject_on_worker_lost=True,
         broker_connection_retry_on_startup=True,
         broker_connection_timeout=2,
-        # With Redis, a task that waits longer than this would be given to a second worker.
-        broker_transport_options={"visibility_timeout": _LONGEST_COUNTDOWN_SECONDS},
+        broker_transport_options=_REDIS_OPTIONS if "redis" in scheme else {},
     )
 
     def process_uptime_backlog(subscription_id: str) -> None:

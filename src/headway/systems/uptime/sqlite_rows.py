@@ -43,7 +43,7 @@ create table if not exists uptime_incidents (
 """,
     """
 create table if not exists uptime_rejected (
-    id integer primary key, raw blob not null, reason text not null
+    id integer primary key, raw blob not null, reason text not null, came_at text
 )
 """,
     "create table if not exists uptime_counts (name text primary key, value real) without rowid",
@@ -65,8 +65,8 @@ RETRACT = """
 update uptime_checks set retracted = 1 where subscription_id = ? and scheduled_ms = ? and guid = ''
 """
 TELL = "insert into uptime_incidents (subscription_id, what, scheduled_ms) values (?, ?, ?)"
-REJECT = "insert into uptime_rejected (raw, reason) values (?, ?)"
-REJECTED = "select raw, reason from uptime_rejected order by id desc limit ?"
+REJECT = "insert into uptime_rejected (raw, reason, came_at) values (?, ?, ?)"
+REJECTED = "select raw, reason, came_at from uptime_rejected order by id desc limit ?"
 CHECKS = """
 select subscription_id, scheduled_ms, status, guid, retracted from uptime_checks
 where subscription_id = ? order by id
@@ -100,6 +100,13 @@ _AT_ONCE = 500
 
 _SUBSCRIPTION = msgspec.json.Decoder(Subscription)
 _DETECTOR = msgspec.json.Decoder(Detector)
+
+
+def renew(connection: sqlite3.Connection) -> None:
+    """Add what files of earlier releases do not have."""
+    columns = {name for _, name, *_ in connection.execute("pragma table_info(uptime_rejected)")}
+    if "came_at" not in columns:
+        connection.execute("alter table uptime_rejected add column came_at text")
 
 
 def packed(thing: Subscription | Detector | None) -> str | None:

@@ -2,6 +2,7 @@
 
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 
 from headway.adapters.sqlite.tables import Tables
@@ -21,6 +22,7 @@ class SqliteStore:
 
     async def prepare(self) -> None:
         await self._tables.prepare()
+        await self._tables.write(rows.renew)
 
     async def load(self, subscription_ids: Sequence[str]) -> Mapping[str, Monitor]:
         wanted = set(subscription_ids)
@@ -61,8 +63,9 @@ class SqliteStore:
 
         await self._tables.write(write)
 
-    async def reject(self, raw: bytes, reason: str) -> None:
-        await self._tables.write(lambda c: c.execute(rows.REJECT, (raw, reason)).close())
+    async def reject(self, raw: bytes, reason: str, at: datetime) -> None:
+        values = (raw, reason, at.astimezone(UTC).isoformat())
+        await self._tables.write(lambda c: c.execute(rows.REJECT, values).close())
 
     async def close(self) -> None:
         await self._tables.close()
@@ -82,7 +85,10 @@ class SqliteStore:
 
     async def rejected(self, limit: int) -> Sequence[Rejected]:
         found = await self._tables.read(lambda c: c.execute(rows.REJECTED, (limit,)).fetchall())
-        return [Rejected(raw, reason) for raw, reason in found]
+        return [
+            Rejected(raw, reason, None if at is None else datetime.fromisoformat(at))
+            for raw, reason, at in found
+        ]
 
     async def count(self, counts: Mapping[str, float]) -> None:
         values = list(counts.items())

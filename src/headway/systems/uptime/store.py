@@ -1,6 +1,7 @@
 """What the consumer needs of its own store. Nothing of an effect is kept unless all of it is."""
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Protocol
 
 import msgspec
@@ -25,6 +26,8 @@ class Rejected(msgspec.Struct, frozen=True):
 
     raw: bytes
     reason: str
+    at: datetime | None = None
+    """When it came. None: nobody wrote that down."""
 
 
 class Totals(msgspec.Struct, frozen=True):
@@ -67,7 +70,7 @@ class UptimeStore(Protocol):
         """Change one monitor; of an unknown one nothing."""
         ...
 
-    async def reject(self, raw: bytes, reason: str) -> None:
+    async def reject(self, raw: bytes, reason: str, at: datetime) -> None:
         """Keep bytes that are no result, for a person to look at."""
         ...
 
@@ -85,8 +88,8 @@ class MonitorChange(msgspec.Struct, frozen=True):
     """Why its detector is not to be followed any more."""
     regions: Mapping[str, RegionMode] | None = None
     delete: bool = False
-    reconciled: bool = False
-    """What went on without its order is put right."""
+    reconciled: int | None = None
+    """What went on without its order is put right, if this is still the last that was applied."""
 
 
 class UptimeRecords(UptimeStore, Protocol):
