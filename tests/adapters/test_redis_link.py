@@ -6,7 +6,7 @@ import shutil
 import signal
 import subprocess
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import Any
 
@@ -239,6 +239,19 @@ async def test_whoever_waits_for_its_opening_is_told_that_it_is_closed() -> None
             assert "was closed" in str(closed)
 
 
+@pytest.mark.parametrize("ticks", range(6))
+async def test_it_can_be_closed_at_any_moment_of_its_opening(
+    redis_database: str, ticks: int
+) -> None:
+    link = Link(one_server(redis_database), nothing)
+    calls = [asyncio.create_task(link.execute_command("PING")) for _ in range(2)]
+    for _ in range(ticks):
+        await asyncio.sleep(0)
+    await link.aclose()
+    for end in await asyncio.gather(*calls, return_exceptions=True):
+        assert end == b"PONG" or (isinstance(end, RedisError) and "was closed" in str(end))
+
+
 async def test_a_primary_that_became_a_replica_is_not_asked_for_ever() -> None:
     with Redis() as server:
         async with linked(server.url) as link:
@@ -283,20 +296,29 @@ async def test_a_server_is_met_once(redis_database: str) -> None:
 
 
 @asynccontextmanager
-async def speaking(answer: bytes) -> AsyncIterator[str]:
+async def speaking(answer: bytes, after: float = 0) -> AsyncIterator[str]:
     """Give the URL of a server that says this to ECHO, and OK to everything else."""
 
+    serving = []
+
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        serving.append(asyncio.current_task())
+        with closing(writer):
+            await answer_all(reader, writer)
+
+    async def answer_all(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         asked = hiredis.Reader()
         while data := await reader.read(1000):
             asked.feed(data)
             while command := asked.gets():
+                if command[0] == b"ECHO":
+                    await asyncio.sleep(after)
                 writer.write(answer if command[0] == b"ECHO" else b"+OK\r\n")
-        writer.close()
 
     port = free_port()
     async with await asyncio.start_server(serve, HOST, port):
         yield f"redis://{HOST}:{port}/0"
+        await asyncio.gather(*filter(None, serving), return_exceptions=True)
 
 
 async def test_what_is_no_answer_ends_the_connection() -> None:
@@ -304,6 +326,16 @@ async def test_what_is_no_answer_ends_the_connection() -> None:
         with pytest.raises(ConnectionError, match="what came over it is no answer"):
             await link.execute_command("ECHO", "one")
         assert await link.execute_command("PING") == b"OK"
+
+
+async def test_who_waits_behind_others_is_given_the_whole_time_after_them() -> None:
+    async with speaking(b"+one\r\n", after=0.1) as url, linked(slow(url), tries=1) as link:
+        await link.execute_command("PING")
+        assert await echoed(link, *"abcde") == [b"one"] * 5
+    async with speaking(b"+one\r\n", after=0.4) as url, linked(slow(url), tries=1) as link:
+        await link.execute_command("PING")
+        with pytest.raises(TimeoutError, match=r"gave no answer within 0.2 s"):
+            await link.execute_command("ECHO", "one")
 
 
 async def test_an_answer_that_nobody_asked_for_ends_the_connection() -> None:

@@ -1,19 +1,21 @@
 """What only Redis has: names, expiry, scripts that are forgotten, and a server that is killed."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
-from redis.exceptions import ResponseError
+from redis.exceptions import OutOfMemoryError
 
+from headway.adapters.redis.clustered import clustered_sequences
 from headway.adapters.redis.sequences import RedisSequences, redis_sequences
 from headway.core.errors import ConfigurationError
 from headway.core.sequence_answers import Completion, Look, Offer, Outcome
 from headway.core.sequence_settings import OnGap, SequenceSettings
 from headway.core.sequence_state import Why
+from headway.ports.sequences import UnreadableKeyError
 from headway.testing.clock import VirtualClock
 from headway.testing.servers import Redis
 
@@ -48,10 +50,35 @@ async def test_a_person_can_read_what_is_kept(sequences: RedisSequences) -> None
     assert await client.get("uptime:backlog_task:{7}") == b"%d" % AT
     await sequences.offer([offer(2, "b")])
     ((member, score),) = await client.zrange("uptime:backlog:{7}", 0, -1, withscores=True)
-    assert (member.split(b" ", 4)[4], score) == (b'{"check": 2}', AT + 2 * MINUTE)
+    first, *_, payload = member.split(b" ", 5)
+    assert (first, payload) == (b"#%d" % (AT + 2 * MINUTE), b'{"check": 2}')
+    assert score == AT + 2 * MINUTE
     assert await client.zrange("uptime:backlog_due", 0, -1) == [b"7"]
     names = sorted(await client.keys("*"))
     assert names == [b"uptime:backlog:{7}", b"uptime:backlog_due", b"uptime:backlog_task:{7}"]
+
+
+async def test_what_an_earlier_version_held_is_handed_out(sequences: RedisSequences) -> None:
+    await done(sequences, offer(0, "a"))
+    await sequences.offer([offer(2, "b"), offer(3, "c")])
+    client: Any = sequences.client
+    for member, score in await client.zrange("uptime:backlog:{7}", 0, -1, withscores=True):
+        without = member.partition(b" ")[2]  # they had no position
+        await client.zrem("uptime:backlog:{7}", member)
+        await client.zadd("uptime:backlog:{7}", {without: score})
+    assert [each.payload for each in await sequences.held("7", 9)] == [
+        b'{"check": 2}',
+        b'{"check": 3}',
+    ]
+    assert [held.step for held in (await sequences.read("7")).state.held] == [MINUTE, MINUTE]
+    (again,) = await sequences.offer([offer(3, "d")])
+    assert (again.again, again.held) == (True, 2)
+    work, seen = (await sequences.offer([offer(1, "e")]))[0].work, []
+    while work is not None:
+        seen.append((work.position, work.payload))
+        (completed,) = await sequences.complete([Completion("7", work.position, work.token)])
+        work = completed.work
+    assert seen == [(AT + n * MINUTE, b'{"check": %d}' % n) for n in (1, 2, 3)]
 
 
 async def test_an_idle_key_is_its_marker(sequences: RedisSequences) -> None:
@@ -160,10 +187,159 @@ async def test_what_is_held_outlives_a_server_that_is_killed() -> None:
         await sequences.close()
 
 
-async def test_a_value_of_somebody_else_is_refused(sequences: RedisSequences) -> None:
-    await sequences.client.set("uptime:backlog_task:{7}", "what is this")
-    with pytest.raises(ResponseError, match="holds what is no state of a sequence: remove it"):
-        await sequences.offer([offer(0, "a")])
+async def spoil_state(client: Any) -> None:
+    await client.set("uptime:backlog_task:{7}", "what is this")
+
+
+async def spoil_parts(client: Any) -> None:
+    await client.set("uptime:backlog_task:{7}", "what|is|this|||||||1|")
+
+
+async def spoil_state_type(client: Any) -> None:
+    await client.delete("uptime:backlog_task:{7}")
+    await client.hset("uptime:backlog_task:{7}", "a", "b")
+
+
+async def spoil_backlog_type(client: Any) -> None:
+    await client.set("uptime:backlog:{7}", "what is this")
+
+
+async def spoil_backlog(client: Any) -> None:
+    await client.zadd("uptime:backlog:{7}", {"what is this": AT + 2.5 * MINUTE})
+
+
+async def spoil_head(client: Any) -> None:
+    await client.zadd("uptime:backlog:{7}", {"what is this": AT + 1.5 * MINUTE})
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [spoil_state, spoil_parts, spoil_state_type, spoil_backlog_type, spoil_head],
+)
+async def test_a_key_that_cannot_be_read_stops_no_other(
+    redis_database: str, caplog: pytest.LogCaptureFixture, spoil: Callable[[Any], Awaitable[None]]
+) -> None:
+    clock = VirtualClock()
+    sequences = redis_sequences(redis_database, clock=clock)
+    for key in ("6", "7", "8"):
+        await done(sequences, offer(0, "a", key))
+        await sequences.offer([offer(n, f"h{n}", key) for n in (2, 3)])
+    mine = (await sequences.offer([offer(1, "m")]))[0].work
+    assert mine is not None
+    await spoil(sequences.client)
+    clock.advance(timedelta(seconds=31))
+    looks = [Look(key, "look") for key in await sequences.due(9)]
+    assert sorted(look.key for look in looks) == ["6", "7", "8"]
+    assert [looked.held for looked in await sequences.look(looks)].count(2) == 2
+    assert list(await sequences.due(9)) == []
+
+    asked = [Completion("6", 1, "no"), Completion("7", mine.position, "m")]
+    (_, refused) = await sequences.complete(asked)
+    assert (refused.accepted, refused.work) == (False, None)
+    offers = [offer(1, "n", key) for key in ("6", "7", "8")]
+    answers = await sequences.offer(offers)
+    assert answers[0].outcome is answers[2].outcome is Outcome.PROCESS
+    assert answers[1].outcome is Outcome.UNREADABLE
+    assert await sequences.renew(mine) is (spoil is spoil_head)  # that needs not what is held
+    if spoil is not spoil_head:
+        assert await sequences.give_back(offer(1, "m"), timedelta()) is None
+        with pytest.raises(UnreadableKeyError, match="'7'"):
+            await sequences.drain("7")
+    assert "what is kept of '7' cannot be read" in caplog.text
+    with pytest.raises(UnreadableKeyError, match=r"'7'.*mend it, or forget the key"):
+        await sequences.read("7")
+    await sequences.forget("7")
+    assert "7" not in (await sequences.waiting(9))[1]
+    await done(sequences, offer(5, "o"))
+    await sequences.close()
+
+
+async def test_a_decision_that_meets_what_cannot_be_read_changes_nothing(
+    sequences: RedisSequences,
+) -> None:
+    await done(sequences, offer(0, "a"))
+    await sequences.offer([offer(2, "b")])
+    (released,) = await sequences.complete(
+        [Completion("7", AT + MINUTE, (await sequences.offer([offer(1, "c")]))[0].work.token)]  # type: ignore[union-attr]
+    )
+    assert released.work is not None
+    client: Any = sequences.client
+    await spoil_backlog(client)
+    before = [await client.get("uptime:backlog_task:{7}")]
+    before += await client.zrange("uptime:backlog:{7}", 0, -1)
+    (refused,) = await sequences.complete([Completion("7", AT + 2 * MINUTE, "c")])
+    assert not refused.accepted
+    after = [await client.get("uptime:backlog_task:{7}")]
+    after += await client.zrange("uptime:backlog:{7}", 0, -1)
+    assert after == before
+    await client.zrem("uptime:backlog:{7}", "what is this")
+    (mended,) = await sequences.complete([Completion("7", AT + 2 * MINUTE, "c")])
+    assert mended.cleared
+
+
+async def test_what_is_no_key_in_the_index_stops_no_look(
+    sequences: RedisSequences, caplog: pytest.LogCaptureFixture
+) -> None:
+    await sequences.client.zadd("uptime:backlog_due", {b"\xff": 0, b"7": 0})
+    assert list(await sequences.due(9)) == ["7"]
+    assert "holds b'\\xff', which is no key: ZREM it" in caplog.text
+    assert (await sequences.waiting(9))[1] == ["7"]
+
+
+async def test_who_is_forgotten_is_in_the_index_no_more(sequences: RedisSequences) -> None:
+    await done(sequences, offer(0, "a"))
+    await sequences.offer([offer(2, "b")])
+    await sequences.client.delete("uptime:backlog_task:{7}")  # it expired
+    assert await sequences.forget("7") == 1
+    assert await sequences.waiting(9) == (0, [])
+    assert await sequences.client.keys("*") == []
+
+
+async def test_an_error_of_the_server_is_no_error_of_a_key() -> None:
+    with Redis() as server:
+        sequences = redis_sequences(server.url)
+        await done(sequences, offer(0, "a"))
+        await sequences.client.config_set("maxmemory", 1)
+        for n in (1, 2):
+            with pytest.raises(OutOfMemoryError):
+                await sequences.offer([offer(n, "b")])
+        await sequences.close()
+
+
+async def test_what_the_script_cannot_read_is_refused(sequences: RedisSequences) -> None:
+    for text in ("1.0|t|1|0||", "1|t|1|0|1.5|", "1|t|1||", "nan|t|1|0||"):
+        (answer,) = await sequences.ask("offer", [("7", text, b"")])
+        assert answer[0] == b"E"
+        assert text.encode() in answer[1]
+    assert await sequences.client.keys("*") == []
+
+
+@pytest.mark.parametrize("opened", [redis_sequences, clustered_sequences])
+@pytest.mark.parametrize(
+    ("option", "cure"),
+    [
+        ("decode_responses=true", "leave it out"),
+        ("encoding=utf-16", "leave it out"),
+        ("nonsense=1", "use options of redis-py"),
+        ("socket_timeout=abc", "use options of redis-py"),
+        ("socket_timeout=-1", "use a number of seconds above 0"),
+        ("socket_connect_timeout=nan", "use a number of seconds above 0"),
+    ],
+)
+def test_an_option_that_cannot_be_used_is_named(
+    opened: Callable[[str], RedisSequences], option: str, cure: str
+) -> None:
+    url = f"redis://me:s3cret@nobody/0?client_name=w&{option}"
+    with pytest.raises(ConfigurationError, match=cure) as refused:
+        opened(url)
+    name, _, value = option.partition("=")
+    assert f"{name}={value!r}" in str(refused.value)
+    assert "s3cret" not in str(refused.value)
+
+
+def test_an_address_that_cannot_be_used_is_named() -> None:
+    with pytest.raises(ConfigurationError, match=r"redis://nobody:port/0.* is not accepted: use"):
+        redis_sequences("redis://nobody:port/0?client_name=w")
 
 
 @pytest.mark.parametrize("prefix", ["", "a{b"])

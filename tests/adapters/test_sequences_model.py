@@ -57,6 +57,7 @@ ways = st.fixed_dictionaries(
         "begins": st.sampled_from((0, 0, 0, 5)),
         "applied": st.sampled_from((None, None, None, None, 2, 7)),
         "behind": sometimes_behind,
+        "payload": st.sampled_from((None, b"beat", b"beat")),  # None: one that is like no other
     }
 )
 
@@ -127,15 +128,16 @@ class History(RuleBasedStateMachine):
 
     @rule(key=keys, position=near, how=ways)
     def offer(self, key: str, position: int, how: dict[str, Any]) -> None:
-        behind, payload = how["behind"], f"{key}{position} {self.tokens}".encode()
-        more = {name: value for name, value in how.items() if name != "behind"}
+        behind = how["behind"]
+        payload = how["payload"] or f"{key}{position} {self.tokens}".encode()
+        more = {name: how[name] for name in ("step", "begins", "applied")}
         caught_up = None if behind is None else self.now - behind * SECOND
         self.offer_it(Offer(key, position, payload, self.token(), caught_up=caught_up, **more))
 
-    @rule(key=keys, ahead=st.integers(1, 3))
-    def offer_next(self, key: str, ahead: int) -> None:
+    @rule(key=keys, ahead=st.integers(1, 3), own=st.booleans())
+    def offer_next(self, key: str, ahead: int, *, own: bool) -> None:
         marker = max(self.model.states[key].marker or 0, 0)  # before a first one at 0 it is below
-        payload = b"%d \xff" % (marker + ahead)
+        payload = b"%d \xff" % (marker + ahead) if own else b""
         self.offer_it(Offer(key, marker + ahead, payload, self.token()))
 
     @precondition(lambda self: self.offers)

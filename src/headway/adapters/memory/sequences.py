@@ -98,6 +98,9 @@ class MemorySequences:
         self._step(key, lambda state, _now: (self._machine.drain(state), None))
         return True
 
+    async def families(self) -> Sequence[str] | None:
+        return None  # a shelf has no name
+
     async def forget(self, key: str) -> int:
         dropped = len(self._shelf.states.pop(key, _UNKNOWN).held)
         self._shelf.payloads.pop(key, None)

@@ -36,6 +36,8 @@ class Answers(asyncio.Protocol):
         )
         self._waiting: deque[tuple[asyncio.Future[Any], float]] = deque()
         self._sweeping: asyncio.TimerHandle | None = None
+        self._answered_at = 0.0
+        """When an answer last came: only then does the server begin with the next call."""
         self.is_lost = False
         self._transport: Any = opened._writer.transport  # type: ignore[union-attr]  # noqa: SLF001 (redis-py shows it nowhere)
         peer = self._transport.get_extra_info("peername")
@@ -63,6 +65,7 @@ class Answers(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         try:
             self._reader.feed(data)
+            before = len(self._waiting)
             while (answer := self._reader.gets()) is not _NOT_YET:
                 future, _ = self._waiting.popleft()
                 if not future.done():  # it is when its caller was cancelled
@@ -70,6 +73,8 @@ class Answers(asyncio.Protocol):
                 if isinstance(answer, ReadOnlyError):
                     # It was the primary once. Whoever opens anew asks who is at this address now.
                     self._lose("leads to a replica")
+            if len(self._waiting) < before:
+                self._answered_at = self._loop.time()
         except (InvalidResponse, IndexError):  # IndexError: nobody asked for this one
             self._lose("was given up: what came over it is no answer")
 
@@ -78,11 +83,11 @@ class Answers(asyncio.Protocol):
         self._before.connection_lost(exc)  # redis-py waits for that when it closes
 
     def _sweep(self) -> None:
-        """Look whether the call that waits longest waits too long: one timer serves all of them."""
+        """Look whether the call that is next waits too long: one timer serves all of them."""
         self._sweeping = None
         if not self._waiting or self._within is None:
             return
-        until = self._waiting[0][1] + self._within
+        until = max(self._waiting[0][1], self._answered_at) + self._within
         if until > self._loop.time():
             self._sweeping = self._loop.call_at(until, self._sweep)
         else:

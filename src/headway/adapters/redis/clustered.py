@@ -17,6 +17,7 @@ from headway.adapters.redis.losses import say_what_can_be_lost
 from headway.adapters.redis.opening import Keeping, cluster
 from headway.adapters.redis.script import NOW, Script
 from headway.adapters.redis.sequences import AT_ONCE, Asked, RedisSequences
+from headway.adapters.redis.unreadable import keys_of
 from headway.core.sequence_settings import SequenceSettings
 
 T = TypeVar("T")
@@ -24,6 +25,8 @@ T = TypeVar("T")
 _SLOTS = 16_384
 _TOGETHER = 32
 """So many calls are under way at once: each has a connection, and a client has not many."""
+_BEFORE = "=}"
+"""Stands before a key that would leave the first pair of braces empty."""
 _MICROSECOND = timedelta(microseconds=1)
 _PEEK = (
     NOW
@@ -59,28 +62,29 @@ class ClusteredSequences(RedisSequences):
         self._peek, self._take = Script(client, _PEEK), Script(client, _TAKE)
 
     async def due(self, limit: int) -> Sequence[str]:
-        indexes, seen = await self._indexes(), list[tuple[float, str]]()
+        indexes, seen = await self._indexes(), list[tuple[float, bytes, str]]()
         peeks = (self._peek([index], (self.now(), limit)) for index in indexes)
-        for found in await self._all(peeks):
-            seen += [(float(at), key.decode()) for key, at in _pairs(found)]
-        first = [key for _, key in sorted(seen)[:limit]]
+        for index, found in zip(indexes, await self._all(peeks), strict=True):
+            seen += [(float(at), name, index) for name, at in _pairs(found)]
+        first = sorted(seen)[:limit]
         lease = self.settings.lease // _MICROSECOND
-        takes = (
-            self._take([self._index_of(slot_of(key))], (self.now(), lease, key)) for key in first
-        )
+        takes = (self._take([index], (self.now(), lease, name)) for _, name, index in first)
         ours = await self._all(takes)
-        return [key for key, is_ours in zip(first, ours, strict=True) if is_ours]
+        taken = (name for (_, name, _), is_ours in zip(first, ours, strict=True) if is_ours)
+        return [_key_of(name) for name in keys_of(taken)]
 
     async def waiting(self, limit: int) -> tuple[int, Sequence[str]]:
-        indexes, first = await self._indexes(), list[tuple[float, str]]()
+        indexes, first = await self._indexes(), list[tuple[float, bytes]]()
         number = sum(await self._all(self.client.zcard(index) for index in indexes))
         ranges = (self.client.zrange(index, 0, limit - 1, withscores=True) for index in indexes)
         for entries in await self._all(ranges):
-            first += [(score, key.decode()) for key, score in entries]
-        return number, [key for _, key in sorted(first)[:limit]]
+            first += [(score, name) for name, score in entries]
+        names = keys_of(name for _, name in sorted(first)[:limit])
+        return number, [_key_of(name) for name in names]
 
     async def ask(self, what: str, asked: Sequence[Asked]) -> Sequence[Any]:
         """Have decisions made on all nodes at once; those about one key in this order."""
+        asked = [(_named(key), text, payload) for key, text, payload in asked]
         by_slot: dict[int, list[int]] = defaultdict(list)
         for number, (key, _, _) in enumerate(asked):
             by_slot[slot_of(key)].append(number)
@@ -108,6 +112,9 @@ class ClusteredSequences(RedisSequences):
         await self._all(decided(slot, numbers) for slot, numbers in parts)
         return answers
 
+    def names(self, key: str) -> tuple[str, str]:
+        return super().names(_named(key))
+
     async def _meet(self) -> None:
         await self.client.initialize()
         for node in self.client.get_primaries():
@@ -131,6 +138,15 @@ class ClusteredSequences(RedisSequences):
 def slot_of(key: str) -> int:
     """Say in which slot a key lives: Redis looks at what is in the first pair of braces."""
     return crc_hqx(key.partition("}")[0].encode(), 0) % _SLOTS
+
+
+def _named(key: str) -> str:
+    """Give the key as it stands in braces: with nothing in them, both of its names have no slot."""
+    return _BEFORE + key if not key or key.startswith(("}", _BEFORE)) else key
+
+
+def _key_of(name: str) -> str:
+    return name.removeprefix(_BEFORE)
 
 
 def _pairs(found: Sequence[bytes]) -> Iterator[tuple[bytes, bytes]]:

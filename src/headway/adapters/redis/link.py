@@ -6,7 +6,6 @@ there. Its own way of making calls takes several times as long as the call: see 
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from typing import Any
 
 import hiredis
@@ -60,8 +59,7 @@ class Link:
         self._is_closed = True
         if self._opening is not None:
             self._opening.cancel()
-            with suppress(RedisError):  # whoever waits for it is told
-                await self._opening
+            await asyncio.wait({self._opening})  # whoever else waits for it is told
         if self._answers is not None:
             await self._answers.close()
         await self._client.aclose()
@@ -82,7 +80,11 @@ class Link:
         if self._opening is None:
             self._opening = asyncio.create_task(self._open())
             self._opening.add_done_callback(self._is_opened)
-        return await asyncio.shield(self._opening)
+        opening = self._opening
+        await asyncio.wait({opening})
+        if opening.cancelled():  # by whoever closes: those who wait were not cancelled
+            raise RedisError(_CLOSED)
+        return opening.result()
 
     def _is_opened(self, opening: asyncio.Task[Answers]) -> None:
         self._opening = None
@@ -90,12 +92,6 @@ class Link:
             opening.exception()  # nobody may be left who hears of it
 
     async def _open(self) -> Answers:
-        try:
-            return await self._open_anew()
-        except asyncio.CancelledError:  # by whoever closes: the others were not cancelled
-            raise RedisError(_CLOSED) from None
-
-    async def _open_anew(self) -> Answers:
         if self._answers is not None:
             await self._answers.close()
         opened = self._pool.connection_class(**{**self._pool.connection_kwargs, **_OURS})

@@ -23,7 +23,33 @@ local function int(number)
   return format('%.0f', number)
 end
 
-local OFFER = '^(%d+)|([^|]*)|(%d+)|(%d+)|(%-?%d*)|(%-?%d*)$'
+local OFFER = '^(%d+)|([^|]*)|(%d+)|(%-?%d+)|(%-?%d*)|(%-?%d*)$'
+
+-- What is kept of this key, or asked about it, cannot be read: that is said of this key alone.
+local function unreadable(what)
+  error({ unreadable = what })
+end
+
+local function parts(asked, pattern)
+  local function all(first, ...)
+    if not first then
+      unreadable('it was asked for in words that are not known: ' .. asked)
+    end
+    return first, ...
+  end
+  return all(match(asked, pattern))
+end
+
+-- The answer where a key cannot be read; nil for all that has other reasons.
+local function refusal(raised)
+  local is_table = type(raised) == 'table'
+  local told = is_table and raised.unreadable
+  local by_server = tostring(is_table and raised.err or raised)
+  if not told and string.find(by_server, 'WRONGTYPE', 1, true) then
+    told = 'its values in Redis are of another type'
+  end
+  return told and { 'E', told } or nil
+end
 
 -- Everything that can be asked. Made only when it is needed, which is seldom: see the end.
 local function machine()
@@ -34,7 +60,14 @@ local function machine()
 
   local STATE = '^([^|]*)|([^|]*)|([^|]*)|([^|]*)|([^|]*)|([^|]*)|([^|]*)|([^|]*)|([^|]*)|([^|]*)|([^|]*)$'
 
+  local function text_of(number)
+    return number and int(number) or ''
+  end
+
+  local undo -- what takes back the changes of this decision to what is held
+
   local function load(key, backlog, text)
+    undo = {}
     local s = { key = key, backlog = backlog, n = 0 }
     if not text then
       return s
@@ -46,9 +79,12 @@ local function machine()
     end
     local marker, position, token, ends, gap, to, why, pause, parked, holds, missed = match(text, STATE)
     if not missed then
-      error(key .. ' holds what is no state of a sequence: remove it')
+      unreadable(key .. ' holds what is no state of a sequence')
     end
     s.marker, s.position, s.ends = tonumber(marker), tonumber(position), tonumber(ends)
+    if text_of(s.marker) ~= marker or text_of(s.position) ~= position or (s.position and not s.ends) then
+      unreadable(key .. ' holds what is no state of a sequence')
+    end
     if s.position then
       s.token = token
     end
@@ -71,10 +107,6 @@ local function machine()
       end
     end
     return s
-  end
-
-  local function text_of(number)
-    return number and int(number) or ''
   end
 
   local function written(s)
@@ -105,12 +137,20 @@ local function machine()
     return true
   end
 
-  -- The held results: members 'step begins since attempts payload', by position.
+  -- The held results: members '#position step begins since attempts payload', by position. The
+  -- position is in them too: in a sorted set equal members are one, whatever their scores.
 
-  local MEMBER = '^(%d+) (%d+) (%d+) (%d+) ()'
+  local MEMBER = '^#%d+ (%d+) (%-?%d+) (%d+) (%d+) ()'
+  local WITHOUT_POSITION = '^(%d+) (%d+) (%d+) (%d+) ()' -- how they were written before
 
-  local function item(position, member)
+  local function item(s, position, member)
     local step, begins, since, attempts, from = match(member, MEMBER)
+    if not from then
+      step, begins, since, attempts, from = match(member, WITHOUT_POSITION)
+    end
+    if not from or tonumber(step) == 0 then
+      unreadable(s.backlog .. ' holds what is no result, at ' .. position)
+    end
     return {
       position = tonumber(position), member = member, step = tonumber(step), begins = tonumber(begins),
       since = tonumber(since), attempts = tonumber(attempts), from = from,
@@ -120,7 +160,7 @@ local function machine()
   local function head(s)
     if not s.first then
       local found = call('ZRANGE', s.backlog, 0, 0, 'WITHSCORES')
-      s.first = item(found[2], found[1])
+      s.first = item(s, found[2], found[1])
     end
     return s.first
   end
@@ -130,17 +170,29 @@ local function machine()
       return nil
     end
     local found = call('ZRANGEBYSCORE', s.backlog, int(position), int(position))
-    return found[1] and item(position, found[1]) or nil
+    return found[1] and item(s, position, found[1]) or nil
   end
 
-  local function drop(s, member)
+  local function remove(s, position, member)
     call('ZREM', s.backlog, member)
+    undo[#undo + 1] = { 'ZADD', s.backlog, position, member }
+  end
+
+  local function drop(s, position, member)
+    remove(s, position, member)
     s.n, s.first, s.touched = s.n - 1, nil, true
   end
 
+  local function add(s, position, step, begins, since, attempts, payload)
+    local at = int(position)
+    local all = { '#' .. at, int(step), int(begins), int(since), int(attempts), payload }
+    local member = table.concat(all, ' ')
+    call('ZADD', s.backlog, at, member)
+    undo[#undo + 1] = { 'ZREM', s.backlog, member }
+  end
+
   local function hold(s, position, step, begins, attempts, payload)
-    local member = int(step) .. ' ' .. int(begins) .. ' ' .. int(now) .. ' ' .. attempts .. ' ' .. payload
-    call('ZADD', s.backlog, int(position), member)
+    add(s, position, step, begins, now, attempts, payload)
     s.n, s.first, s.touched = s.n + 1, nil, true
   end
 
@@ -228,7 +280,7 @@ local function machine()
       local old = call('ZRANGEBYSCORE', s.backlog, '-inf', int(marker), 'WITHSCORES')
       for i = 1, #old, 2 do
         if not late(s, tonumber(old[i + 1])) then
-          drop(s, old[i])
+          drop(s, old[i + 1], old[i])
         end
       end
     end
@@ -297,9 +349,8 @@ local function machine()
     if s.pause and now < s.pause then
       return nil
     end
-    local parts = { int(h.step), int(h.begins), int(h.since), h.attempts + 1, string.sub(h.member, h.from) }
-    call('ZREM', s.backlog, h.member)
-    call('ZADD', s.backlog, int(h.position), table.concat(parts, ' '))
+    remove(s, int(h.position), h.member)
+    add(s, h.position, h.step, h.begins, h.since, h.attempts + 1, string.sub(h.member, h.from))
     s.first, s.pause = nil, nil
     fly(s, h.position, token)
     return handed(s)
@@ -330,7 +381,7 @@ local function machine()
     end
     local found, to = call('ZRANGE', s.backlog, 0, -1, 'WITHSCORES'), nil
     for i = 1, #found, 2 do
-      local h = item(found[i + 1], found[i])
+      local h = item(s, found[i + 1], found[i])
       if to and h.since > caught_up and missing_before({ marker = to }, h.position, h.step, h.begins) > 0 then
         break
       end
@@ -355,7 +406,7 @@ local function machine()
   end
 
   local function offer(s, asked, payload)
-    local position, token, step, begins, floor_, caught_up = match(asked, OFFER)
+    local position, token, step, begins, floor_, caught_up = parts(asked, OFFER)
     position, step, begins = tonumber(position), tonumber(step), tonumber(begins)
     if floor_ ~= '' then
       moved(s, tonumber(floor_))
@@ -393,7 +444,7 @@ local function machine()
   end
 
   local function complete(s, asked)
-    local position, token = match(asked, '^(%d+)|(.*)$')
+    local position, token = parts(asked, '^(%d+)|(.*)$')
     position = tonumber(position)
     local before = s.n
     if s.token ~= token then
@@ -406,7 +457,7 @@ local function machine()
     local h = find(s, position)
     local gap = h and gap_before(s, h)
     if h then
-      drop(s, h.member)
+      drop(s, int(position), h.member)
     end
     s.position, s.token, s.ends = nil, nil, nil
     if applied(s, position) then
@@ -433,7 +484,7 @@ local function machine()
     local oldest
     local all = call('ZRANGE', s.backlog, 0, -1, 'WITHSCORES')
     for i = 1, #all, 2 do
-      local h = item(all[i + 1], all[i])
+      local h = item(s, all[i + 1], all[i])
       if now - h.since >= HOLD_AT_MOST then
         oldest = h.position
       end
@@ -450,7 +501,7 @@ local function machine()
   end
 
   local function look(s, asked)
-    local token, caught_up = match(asked, '^([^|]*)|(.*)$')
+    local token, caught_up = parts(asked, '^([^|]*)|(%-?%d*)$')
     caught_up = tonumber(caught_up)
     if s.n == 0 then
       if s.position and not live(s) then
@@ -480,7 +531,7 @@ local function machine()
   end
 
   local function give_back(s, asked, payload)
-    local position, token, step, begins, delay = match(asked, '^(%d+)|([^|]*)|(%d+)|(%d+)|(%d*)$')
+    local position, token, step, begins, delay = parts(asked, '^(%d+)|([^|]*)|(%d+)|(%-?%d+)|(%-?%d*)$')
     position, step, begins = tonumber(position), tonumber(step), tonumber(begins)
     if s.token ~= token or s.position ~= position then
       return ''
@@ -497,7 +548,7 @@ local function machine()
   end
 
   local function renew(s, asked)
-    local position, token = match(asked, '^(%d+)|(.*)$')
+    local position, token = parts(asked, '^(%d+)|(.*)$')
     if s.token ~= token or s.position ~= tonumber(position) then
       return 0
     end
@@ -513,30 +564,18 @@ local function machine()
     return 1
   end
 
-  local function forget(s)
-    local dropped = s.n
-    call('DEL', s.key, s.backlog)
-    for name in pairs(s) do
-      if name ~= 'had' and name ~= 'key' then
-        s[name] = nil
-      end
-    end
-    s.n = 0
-    return dropped
-  end
-
   local steps = {
     offer = offer, complete = complete, look = look, give_back = give_back, renew = renew,
-    drain = drain, forget = forget,
+    drain = drain,
   }
   local step, looks = steps[ARGV[2]], ARGV[2] == 'look'
 
-  return function(key, backlog, text, asked, payload)
+  local function decided(key, backlog, text, asked, payload)
     local s = load(key, backlog, text)
     local answer = step(s, asked, payload)
+    local at = due(s) -- before anything is saved: it may find what cannot be read
     local changed = save(s)
     if s.n > 0 and (changed or s.touched or looks) then
-      local at = due(s)
       call('ZADD', KEYS[1], at and int(at) or '+inf', match(s.key, '{(.*)}$'))
       if s.parked then
         call('PERSIST', s.backlog)
@@ -549,6 +588,29 @@ local function machine()
     end
     return answer
   end
+
+  return function(...)
+    local is_made, answer = pcall(decided, ...)
+    if is_made then
+      return answer
+    end
+    local told = refusal(answer)
+    if not told then
+      return nil, answer -- the server's own: it has no memory, or is no primary any more
+    end
+    for i = #undo, 1, -1 do
+      call(unpack(undo[i]))
+    end
+    return told
+  end
+end
+
+-- What is kept of a key is removed, whatever it is.
+local function forget(key, backlog)
+  local dropped = redis.pcall('ZCARD', backlog)
+  call('DEL', key, backlog)
+  call('ZREM', KEYS[1], match(key, '{(.*)}$'))
+  return type(dropped) == 'number' and dropped or 0
 end
 
 -- What happens nearly always: a result in its turn to a key that is idle, and its completion.
@@ -562,6 +624,9 @@ local function usual_offer(key, text, asked)
     return nil
   end
   local position, token, step, begins, applied = match(asked, OFFER)
+  if not position then
+    return nil
+  end
   local at = tonumber(position)
   if not text then
     if applied ~= '' then
@@ -584,7 +649,11 @@ end
 
 local function usual_completion(key, text, asked)
   local marker, position, token = match(text or '', IN_FLIGHT)
-  if not marker or position .. '|' .. token ~= asked or tonumber(position) <= tonumber(marker) then
+  if not marker or position .. '|' .. token ~= asked then
+    return nil
+  end
+  local before = tonumber(marker)
+  if not before or tonumber(position) <= before then
     return nil
   end
   call('SET', key, position, 'PX', STATE_TTL)
@@ -595,11 +664,27 @@ local usual = ARGV[2] == 'offer' and usual_offer or ARGV[2] == 'complete' and us
 local decide, answers = nil, {}
 for i = 1, (#KEYS - 1) / 2 do
   local key, asked = KEYS[2 * i], ARGV[1 + 2 * i]
-  local text = call('GET', key)
-  local answer = usual and usual(key, text, asked)
-  if not answer then
-    decide = decide or machine()
-    answer = decide(key, KEYS[2 * i + 1], text, asked, ARGV[2 + 2 * i])
+  local answer
+  if ARGV[2] == 'forget' then
+    answer = forget(key, KEYS[2 * i + 1])
+  else
+    local text = redis.pcall('GET', key)
+    if type(text) == 'table' then
+      answer = refusal(text)
+      if not answer then
+        return text
+      end
+    end
+    answer = answer or usual and usual(key, text, asked)
+    if not answer then
+      decide = decide or machine()
+      local raised
+      answer, raised = decide(key, KEYS[2 * i + 1], text, asked, ARGV[2 + 2 * i])
+      if raised then
+        raised = tostring(type(raised) == 'table' and raised.err or raised)
+        return redis.error_reply(match(raised, '^%-?%u+ ') and raised or 'ERR ' .. raised)
+      end
+    end
   end
   answers[i] = answer
 end

@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from headway.adapters.redis.unreadable import is_unreadable
 from headway.core.sequence_answers import (
     Completed,
     Look,
@@ -79,6 +80,8 @@ def offered(offer: Offer, answer: Answer, *, fill: bool) -> Offered:
         return Offered(Outcome.PROCESS, work)
     if answer == b"D":
         return _DUPLICATE
+    if is_unreadable(offer.key, answer):
+        return Offered(Outcome.UNREADABLE)
     code, held, flag, why, wait, *handed = answer
     if code == b"P":
         work = Work(offer.key, offer.position, offer.payload, offer.token, late=bool(flag))
@@ -93,6 +96,8 @@ def completed(key: str, token: str, answer: Answer, *, fill: bool) -> Completed:
     """Read the answer to a completion."""
     if answer == b"C":
         return _COMPLETED
+    if is_unreadable(key, answer):
+        return Completed(accepted=False)
     accepted, held, cleared, stale, wait, *handed = answer
     return Completed(
         accepted=bool(accepted),
@@ -106,6 +111,8 @@ def completed(key: str, token: str, answer: Answer, *, fill: bool) -> Completed:
 
 def looked(key: str, token: str, answer: Answer, *, fill: bool) -> Looked:
     """Read the answer to a look."""
+    if is_unreadable(key, answer):
+        return Looked()
     held, why, attempt, wait, *handed = answer
     work = _work(key, token, handed, fill=fill)
     return Looked(work, held, _why(why), attempt, _wait(wait))
@@ -132,7 +139,7 @@ def state_of(text: bytes | None, members: Sequence[tuple[bytes, float]]) -> KeyS
 
 
 def payload_of(member: bytes) -> bytes:
-    return member.split(b" ", 4)[4]
+    return _parts(member)[-1]
 
 
 def fills(settings: SequenceSettings) -> bool:
@@ -168,8 +175,15 @@ def _instant(text: str) -> datetime | None:
 
 
 def _held(member: bytes, position: float) -> Held:
-    step, begins, since, attempts, _payload = member.split(b" ", 4)
+    step, begins, since, attempts, _payload = _parts(member)
     return Held(int(position), int(step), int(begins), instant(int(since)), int(attempts))
+
+
+def _parts(member: bytes) -> list[bytes]:
+    """Take a member apart, but for its position, which those of earlier versions do not have."""
+    if member.startswith(b"#"):
+        _, _, member = member.partition(b" ")
+    return member.split(b" ", 4)
 
 
 def _missed(text: str) -> Missed:

@@ -26,6 +26,12 @@ from headway.adapters.redis.sequence_texts import (
     script_for,
     state_of,
 )
+from headway.adapters.redis.unreadable import (
+    is_unreadable,
+    keys_of,
+    reading,
+    refuse_unreadable,
+)
 from headway.core.errors import ConfigurationError
 from headway.core.sequence_answers import (
     Completed,
@@ -111,32 +117,41 @@ class RedisSequences:
         pause = "" if delay is None else delay // _MICROSECOND
         text = f"{offer.position}|{offer.token}|{offer.step}|{offer.begins}|{pause}"
         (wait,) = await self.ask("give_back", [(offer.key, text, offer.payload)])
+        if is_unreadable(offer.key, wait):
+            return None
         return timedelta(microseconds=int(wait)) if wait else None
 
     async def renew(self, work: Work) -> bool:
         (ours,) = await self.ask("renew", [(work.key, f"{work.position}|{work.token}", b"")])
-        return bool(ours)
+        return not is_unreadable(work.key, ours) and bool(ours)
 
     async def read(self, key: str) -> Reading:
         backlog, task = self.names(key)
-        async with self.client.pipeline(transaction=True) as pipeline:
-            pipeline.get(task)
-            pipeline.zrange(backlog, 0, -1, withscores=True)
-            text, members = await pipeline.execute()
+        with reading(key):
+            async with self.client.pipeline(transaction=True) as pipeline:
+                pipeline.get(task)
+                pipeline.zrange(backlog, 0, -1, withscores=True)
+                text, members = await pipeline.execute()
+            state = state_of(text, members)
         now = self._clock.now() if self._clock is not None else await self._server_time()
-        return Reading(key, state_of(text, members), now)
+        return Reading(key, state, now)
 
     async def held(self, key: str, limit: int) -> Sequence[HeldResult]:
-        members = await self.client.zrange(self.names(key)[0], 0, limit - 1, withscores=True)
-        return [HeldResult(int(score), payload_of(member)) for member, score in members]
+        with reading(key):
+            members = await self.client.zrange(self.names(key)[0], 0, limit - 1, withscores=True)
+            return [HeldResult(int(score), payload_of(member)) for member, score in members]
 
     async def waiting(self, limit: int) -> tuple[int, Sequence[str]]:
         count = await self.client.zcard(self.index)
         keys = await self.client.zrange(self.index, 0, limit - 1)
-        return count, [key.decode() for key in keys]
+        return count, list(keys_of(keys))
+
+    async def families(self) -> Sequence[str] | None:
+        return None  # only a walk through all that the server has would find them
 
     async def drain(self, key: str) -> bool:
         (holds,) = await self.ask("drain", [(key, "", b"")])
+        refuse_unreadable(key, holds)
         return bool(holds)
 
     async def forget(self, key: str) -> int:
@@ -169,7 +184,7 @@ class RedisSequences:
     async def take_due(self, index: str, limit: int) -> Sequence[str]:
         """Take keys that are due out of one index, for one lease."""
         values = (self.now(), limit, self.settings.lease // _MICROSECOND)
-        return [key.decode() for key in await self._take_due([index], values)]
+        return list(keys_of(await self._take_due([index], values)))
 
     def names(self, key: str) -> tuple[str, str]:
         """Name what Redis keeps of a key: what it holds, and its state."""

@@ -11,6 +11,7 @@ from headway.adapters.sqlite.rows import instant, seconds, stored
 from headway.core.sequence_settings import SequenceSettings
 from headway.core.sequence_state import Held, KeyState, changes
 from headway.core.sequence_waiting import due
+from headway.ports.sequences import UnreadableKeyError
 
 _NEVER = datetime.max.replace(tzinfo=UTC)
 """When a parked key is due."""
@@ -40,18 +41,33 @@ _encoded = msgspec.json.Encoder().encode
 
 def load(connection: sqlite3.Connection, family: str, key: str) -> KeyState:
     """Read a key, without what is in its results."""
+    try:
+        return _loaded(connection, family, key)
+    except (msgspec.MsgspecError, ValueError, TypeError, OverflowError) as error:
+        raise UnreadableKeyError(key, str(error)) from error
+
+
+def _loaded(connection: sqlite3.Connection, family: str, key: str) -> KeyState:
     row = connection.execute(_KEY, (family, key)).fetchone()
     if row is None:
         return _UNKNOWN
     marker, text, at = row
+    if marker is not None and type(marker) is not int:
+        raise ValueError(f"its marker is {marker!r}")
     if text is None and at is None:
         return KeyState(marker)
     state = replace(_STATE.decode(text) if text is not None else _UNKNOWN, marker=marker)
     if at is None:
         return state
     rows = connection.execute(_HELD, (family, key)).fetchall()
-    held = tuple(Held(p, step, begins, instant(since), n) for p, step, begins, since, n in rows)
-    return replace(state, held=held)
+    return replace(state, held=tuple(_held(*row) for row in rows))
+
+
+def _held(position: int, step: int, begins: int, since: float, attempts: int) -> Held:
+    numbers = (position, step, begins, attempts)
+    if step == 0 or not all(type(number) is int for number in numbers):
+        raise ValueError(f"a held result has these numbers: {numbers}")
+    return Held(position, step, begins, instant(since), attempts)
 
 
 def save(

@@ -1,9 +1,11 @@
 """Sequences in the one file: the core's own machine, inside a transaction."""
 
 import asyncio
+import logging
 import sqlite3
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -28,14 +30,16 @@ from headway.core.sequence_answers import (
     Looked,
     Offer,
     Offered,
+    Outcome,
     Work,
 )
 from headway.core.sequence_settings import SequenceSettings
 from headway.core.sequence_state import KeyState
 from headway.ports.clock import Clock
-from headway.ports.sequences import HeldResult, Reading
+from headway.ports.sequences import HeldResult, Reading, UnreadableKeyError
 
 T = TypeVar("T")
+_LOG = logging.getLogger("headway")
 A = TypeVar("A", Offered, Completed, Looked)
 Step = Callable[[KeyState, datetime], tuple[KeyState, T]]
 
@@ -46,6 +50,15 @@ _COUNT = "select count(*) from headway_sequences where family = ? and due is not
 _WAITING = """
 select key from headway_sequences where family = ? and due is not null order by due, key limit ?
 """
+_NAMES = """
+with recursive names(name) as (
+    select min(family) from headway_sequences
+    union all
+    select (select min(family) from headway_sequences where family > name)
+    from names where name is not null
+)
+select name from names where name is not null
+"""  # from one to the next: a `distinct` would visit every key
 
 
 class SqliteSequences:
@@ -71,8 +84,11 @@ class SqliteSequences:
             def step(state: KeyState, now: datetime) -> tuple[KeyState, Offered]:
                 return self._machine.offer(state, offer, now)
 
-            answer = self._step(connection, offer.key, step, offer.payload)
-            return self._filled(connection, answer)
+            def decided() -> Offered:
+                answer = self._step(connection, offer.key, step, offer.payload)
+                return self._filled(connection, answer)
+
+            return _by_itself(decided, Offered(Outcome.UNREADABLE))
 
         return await self._writer.run(lambda c: [offered(c, offer) for offer in offers])
 
@@ -81,7 +97,10 @@ class SqliteSequences:
             def step(state: KeyState, now: datetime) -> tuple[KeyState, Completed]:
                 return self._machine.complete(state, each, now)
 
-            return self._filled(connection, self._step(connection, each.key, step))
+            def decided() -> Completed:
+                return self._filled(connection, self._step(connection, each.key, step))
+
+            return _by_itself(decided, Completed(accepted=False))
 
         return await self._writer.run(lambda c: [completed(c, each) for each in done])
 
@@ -90,7 +109,10 @@ class SqliteSequences:
             def step(state: KeyState, now: datetime) -> tuple[KeyState, Looked]:
                 return self._machine.expire(state, look, now)
 
-            return self._filled(connection, self._step(connection, look.key, step))
+            def decided() -> Looked:
+                return self._filled(connection, self._step(connection, look.key, step))
+
+            return _by_itself(decided, Looked())
 
         return await self._writer.run(lambda c: [looked(c, look) for look in looks])
 
@@ -105,7 +127,11 @@ class SqliteSequences:
         def step(state: KeyState, now: datetime) -> tuple[KeyState, timedelta | None]:
             return self._machine.give_back(state, offer, now, delay)
 
-        return await self._writer.run(lambda c: self._step(c, offer.key, step, offer.payload))
+        def given_back(connection: sqlite3.Connection) -> timedelta | None:
+            decided = partial(self._step, connection, offer.key, step, offer.payload)
+            return _by_itself(decided, None)
+
+        return await self._writer.run(given_back)
 
     async def renew(self, work: Work) -> bool:
         done = Completion(work.key, work.position, work.token)
@@ -113,7 +139,10 @@ class SqliteSequences:
         def step(state: KeyState, now: datetime) -> tuple[KeyState, bool]:
             return self._machine.renew(state, done, now)
 
-        return await self._writer.run(lambda c: self._step(c, work.key, step))
+        def renewed(connection: sqlite3.Connection) -> bool:
+            return _by_itself(partial(self._step, connection, work.key, step), otherwise=False)
+
+        return await self._writer.run(renewed)
 
     async def read(self, key: str) -> Reading:
         state = await self._readers.run(lambda c: load(c, self._family, key))
@@ -131,6 +160,10 @@ class SqliteSequences:
             return int(count), [key for (key,) in rows]
 
         return await self._readers.run(waiting)
+
+    async def families(self) -> Sequence[str] | None:
+        rows = await self._readers.run(lambda c: c.execute(_NAMES).fetchall())
+        return [name for (name,) in rows]
 
     async def drain(self, key: str) -> bool:
         def step(state: KeyState, _now: datetime) -> tuple[KeyState, bool]:
@@ -174,6 +207,15 @@ class SqliteSequences:
             return answer
         payload = payload_of(connection, self._family, work.key, work.position)
         return replace(answer, work=replace(work, payload=payload))
+
+
+def _by_itself(decided: Callable[[], T], otherwise: T) -> T:
+    """Make a decision; a key that cannot be read is logged, and nothing was changed then."""
+    try:
+        return decided()
+    except UnreadableKeyError as error:
+        _LOG.error("%s", error)
+        return otherwise
 
 
 def sqlite_sequences(

@@ -141,6 +141,12 @@ class OrderConformance:
         assert await ours.process(HIGHEST - 2) == [HIGHEST - 2]
         assert await ours.process(HIGHEST, HIGHEST - 1) == [HIGHEST - 1, HIGHEST]
 
+    async def test_a_numbering_may_begin_below_zero(self, harness: SequencesHarness) -> None:
+        ours = await worker(harness)
+        assert (await ours.offer(1, begins=-5, applied=-1)).outcome is Outcome.HELD
+        assert (await ours.engine.read(KEY)).state.held[0].begins == -5
+        assert await ours.process(0, begins=-5) == [0, 1]
+
     # Batches
 
     async def test_a_batch_is_answered_in_its_order(self, harness: SequencesHarness) -> None:
@@ -180,15 +186,34 @@ class OrderConformance:
         done = await ours.drained((await ours.offer(2)).work)
         assert tuple(work.payload for work in done[1:]) == raw
 
+    async def test_results_with_the_same_in_them_are_held_each(
+        self, harness: SequencesHarness
+    ) -> None:
+        ours = await standing_before(harness)
+        beats = (b"beat", b"beat", b"", b"", b"beat")
+        offers = [ours.made(3 + n, payload=each) for n, each in enumerate(beats)]
+        answers = await ours.engine.offer(offers)
+        assert [answer.held for answer in answers] == [1, 2, 3, 4, 5]
+        held = [HeldResult(3 + n, each) for n, each in enumerate(beats)]
+        assert list(await ours.engine.held(KEY, 9)) == held
+        done = await ours.drained((await ours.offer(2)).work)
+        assert [(work.position, work.payload) for work in done[1:]] == [
+            (each.position, each.payload) for each in held
+        ]
+
     async def test_keys_may_be_any_text(self, harness: SequencesHarness) -> None:
         ours = await worker(harness)
-        keys = ("a b", "käse", "a:b", "x{y", "x}y", "it's", "5", "%s", "a|b")
+        keys = ("a b", "käse", "a:b", "x{y", "x}y", "it's", "5", "%s", "a|b", "", "}x", "{", "=}x")
         for key in keys:
             assert await ours.process(1, key=key) == [1]
             await ours.offer(3, key=key)
         assert sorted((await ours.engine.waiting(50))[1]) == sorted(keys)
         ours.passes(10)
         assert sorted(await ours.engine.due(50)) == sorted(keys)
+        for key in keys:
+            assert await ours.marker(key) == 1
+            assert await ours.engine.forget(key) == 1
+        assert await ours.engine.waiting(50) == (0, [])
 
     async def test_how_a_key_stands_can_be_said(self, harness: SequencesHarness) -> None:
         ours = await standing_before(harness, 4, 5)
