@@ -49,6 +49,26 @@ async def test_a_document_that_comes_again_under_its_old_id_is_a_new_one(dedup: 
     assert document["status"] == "processed"
 
 
+@pytest.mark.parametrize("lease", [None, MINUTE])
+async def test_a_document_that_comes_between_the_begin_and_the_handler_is_processed(
+    lease: timedelta | None,
+) -> None:
+    service = Service("s", lifecycles=[Lifecycle("docs", lease=lease)])
+
+    @service.on("Made", documents=("docs", "ids"))
+    async def handle(event: Any, work: Any) -> None:
+        await trial.put("docs", {"_id": "b", "status": "pending"})  # as another program does
+        await work.documents("docs").require(event.data["ids"])
+
+    trial = Trial(service)
+    await trial.put("docs", {"_id": "a", "status": "pending"})
+    await trial.publish("Made", {"ids": ["a", "b"]})
+    await trial.run()
+    found = await by_id(trial)
+    assert {one: each["status"] for one, each in found.items()} == dict.fromkeys("ab", "processed")
+    assert {each["attemptCount"] for each in found.values()} == {1}
+
+
 # Several documents
 
 

@@ -1,7 +1,7 @@
 """Admit what was taken: read it, recognise what has ended before, and tell suspects apart."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from headway.core.beginning import Beginning, Begun, How
@@ -111,11 +111,25 @@ class Admission:
             attempt.token = beginning.token
             attempt.documents = _ids(answer, How.BEGUN)
             attempt.over = _ids(answer, How.OVER)
+            attempt.missing = tuple(one for one in beginning.ids if one not in answer)
             attempt.busy_until = _busy_until(answer, now)
             if attempt.busy_until is None and not attempt.document_ids:
                 over.add(attempt)
             self._leases.keep(attempt)
         return over
+
+    async def join(self, attempt: Attempt) -> None:
+        """Begin with what has come since: its handler, which has returned, may have seen it.
+
+        Otherwise that would be left pending, with its work done. Where it is somebody else's by
+        now, or still not there, nothing changes.
+        """
+        beginning = self._beginning(attempt, self._clock.now())
+        late = replace(beginning, ids=attempt.missing)
+        (answer,) = await self._engine.documents.begin([late])
+        attempt.documents += _ids(answer, How.BEGUN)
+        attempt.missing = tuple(one for one in attempt.missing if one not in answer)
+        self._leases.keep(attempt)
 
     def _beginning(self, attempt: Attempt, now: datetime) -> Beginning:
         subscription, travel = attempt.subscription, attempt.travel

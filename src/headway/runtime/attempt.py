@@ -22,8 +22,8 @@ class Attempt:
 
     __slots__ = (
         "buffer", "busy_until", "delivery", "documents", "ended", "event", "idempotency_key",
-        "is_probe", "key", "over", "recovery", "reruns", "seconds", "started", "subscription",
-        "token", "travel", "unfit",
+        "is_probe", "key", "missing", "over", "recovery", "reruns", "seconds", "started",
+        "subscription", "token", "travel", "unfit",
     )  # fmt: skip
 
     def __init__(  # noqa: PLR0917 (made for every event: keywords cost time)
@@ -58,6 +58,8 @@ class Attempt:
         """Of the documents that the event is about, the ones that it has begun to work on."""
         self.over: tuple[str, ...] = ()
         """Of the same, the ones for which nothing is left to do."""
+        self.missing: tuple[str, ...] = ()
+        """Of the same, the ones that were not there when it began."""
         self.token = ""
         """Whose leases they bear, where they have any."""
         self.busy_until: datetime | None = None

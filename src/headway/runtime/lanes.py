@@ -9,7 +9,7 @@ import contextvars
 import inspect
 import logging
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import datetime, timedelta
 
@@ -37,11 +37,13 @@ class Lanes:
         engine: Engine,
         clock: Clock,
         chance: Chance,
+        join: Callable[[Attempt], Awaitable[None]],
         *,
         ended: Callable[[Ending], None],
         broken: Callable[[], None],
     ) -> None:
         self._concurrency = concurrency
+        self._join = join
         self._around = Around(engine.documents, clock.now, self._new_id, engine.bodies_wait)
         self._clock = clock
         self._chance = chance
@@ -179,6 +181,8 @@ class Lanes:
                 await subscription.handler(attempt.event, work)
             else:
                 await _within(subscription.timeout, attempt, work)
+            if attempt.missing:
+                await self._join(attempt)
         except asyncio.CancelledError as error:
             if self._cancelling:
                 return recovery.handed_back(attempt)

@@ -94,18 +94,15 @@ class Worker:
         )
         self._housekeeping = Housekeeping(engine, clock, chance, self._settings.retention)
         self._reach = Reach(engine.bus, [each.name for each in services], clock, self._tell)
+        admission = Admission(by_queue, engine, clock, self._leases)
+        size = self._settings.concurrency
         self._lanes = Lanes(
-            self._settings.concurrency,
-            engine,
-            clock,
-            chance,
-            ended=self._ended,
-            broken=self.stop,
+            size, engine, clock, chance, admission.join, ended=self._ended, broken=self.stop
         )
         self._aside: set[asyncio.Task[Any]] = set()
         self._feeder = Feeder(
             engine.bus,
-            Admission(by_queue, engine, clock, self._leases),
+            admission,
             self._gate,
             self._lanes,
             recoveries=by_queue,
