@@ -119,6 +119,7 @@ class History(RuleBasedStateMachine):
         self.offers: list[Offer] = []
         self.looks: list[Look] = []
         self.applied: dict[str, list[int]] = {key: [] for key in KEYS}
+        self.given_up: dict[str, set[int]] = {key: set() for key in KEYS}
 
     def teardown(self) -> None:
         for engine in getattr(self, "engines", ()):
@@ -220,10 +221,24 @@ class History(RuleBasedStateMachine):
         if draw == 0:
             self.model.step(key, (KeyState(), None))
             self.applied[key].clear()
+            self.given_up[key].clear()
             self.compare(len(state.held), lambda engine: _one(engine.forget(key)))
         elif draw == 1:
             self.model.step(key, (self.model.machine.drain(state), None))
             self.compare(bool(state.held), lambda engine: _one(engine.drain(key)))
+
+    @rule(key=keys, ahead=st.integers(2, 4), back=st.integers(1, 3), soon=st.booleans())
+    def vanish_over_a_gap(self, key: str, ahead: int, back: int, *, soon: bool) -> None:
+        """A gap is given up, whoever got it vanishes, and then what was missing comes."""
+        ends = max(self.model.states[key].marker or 0, 0) + ahead
+        self.offer_it(Offer(key, ends, b"behind", self.token()))
+        self.pass_time(41_000)  # nothing is waited for any longer than that
+        self.look_it(Look(key, self.token()))
+        missing = Offer(key, max(ends - back, 0), b"missing", self.token())
+        if soon:
+            self.offer_it(missing)
+        self.pass_time(4_000)
+        self.offer_it(missing)
 
     @rule(milliseconds=st.sampled_from((1, 999, 1000, 2000, 3000, 4000, 10_000, 41_000)))
     def pass_time(self, milliseconds: int) -> None:
@@ -241,6 +256,10 @@ class History(RuleBasedStateMachine):
 
     def took(self, work: Work | None) -> None:
         if work is not None:
+            # What was handed out as given up is never an ordinary result any more.
+            assert work.late or work.position not in self.given_up[work.key]
+            if work.gap is not None:
+                self.given_up[work.key].update(work.gap.positions())
             self.works.append(Offer(work.key, work.position, work.payload, work.token))
 
     def compare(self, expected: Any, ask: Callable[[SequenceEngine], Awaitable[Any]]) -> None:

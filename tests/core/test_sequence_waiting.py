@@ -15,8 +15,20 @@ SECOND = timedelta(seconds=1)
 USUAL = SequenceSettings()
 
 
-@pytest.mark.parametrize(("age", "look"), [(180, 240), (239, 240), (240, 300), (1799, 1800)])
-def test_past_its_time_a_gap_is_looked_at_on_a_grid(age: int, look: int) -> None:
+@pytest.mark.parametrize(
+    ("age", "look"),
+    [
+        (180, 182.5),
+        (182, 182.5),
+        (182.5, 187.5),
+        (187.5, 197.5),
+        (257.5, 317.5),
+        (258, 317.5),
+        (317.5, 377.5),
+        (1799, 1800),
+    ],
+)
+def test_past_its_time_a_gap_is_looked_at_on_a_grid(age: float, look: float) -> None:
     state, _ = Sequencer().offer(KeyState(marker=1), Offer("k", 3, b"", "t"), NOW)
     assert due(state, USUAL, NOW + age * SECOND) == NOW + look * SECOND
 
@@ -26,8 +38,8 @@ def test_results_that_come_do_not_put_off_the_look_at_a_gap() -> None:
     machine, behind = Sequencer(), NOW
     state, _ = machine.offer(KeyState(marker=1), Offer("k", 3, b"", "t"), NOW)
     state, looked = machine.expire(state, Look("k", "x", behind), NOW + 180 * SECOND)
-    assert (looked.given_up, looked.look_in) == (None, 60 * SECOND)
-    for position, age in ((4, 195), (5, 225)):
+    assert (looked.given_up, looked.look_in) == (None, 2.5 * SECOND)
+    for position, age in ((4, 220), (5, 240)):
         offer = Offer("k", position, b"", f"t{position}", caught_up=behind)
         state, offered = machine.offer(state, offer, NOW + age * SECOND)
-        assert offered.look_in == (240 - age) * SECOND
+        assert offered.look_in == (257.5 - age) * SECOND

@@ -4,7 +4,7 @@ import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +15,15 @@ from headway.adapters.memory.sequences import MemorySequences, MemoryShelf
 from headway.core.errors import ConfigurationError
 from headway.core.sequence_answers import Work
 from headway.core.sequence_facts import (
+    GapGivenUp,
+    KeyCleared,
     ResultFailed,
     ResultHeld,
     ResultReleased,
     SequenceFact,
     SequencesAway,
     SequencesBack,
+    StaleDropped,
     TurnLost,
 )
 from headway.core.sequence_settings import SequenceSettings
@@ -427,3 +430,89 @@ async def test_the_public_one_works_on_a_file_with_a_plain_function(tmp_path: Pa
             await all_seen.wait()  # the gap of 4 is given up after 180 ms
         assert await order.offer("k", 5) is Fate.DUPLICATE
     assert [position for position, _ in seen] == [1, 2, 3, 5, 6]
+
+
+class Tasks:
+    """A scheduler whose tasks a test runs when their time has come."""
+
+    def __init__(self, clock: VirtualClock) -> None:
+        self._clock = clock
+        self._times: list[datetime] = []
+
+    async def schedule(self, key: str, delay: timedelta) -> None:
+        assert key == "k"
+        self._times.append(self._clock.now() + delay)
+
+    def wait_for_next(self) -> None:
+        first = min(self._times)
+        self._times.remove(first)
+        self._clock.advance(first - self._clock.now())
+
+
+async def test_a_source_that_is_always_a_little_ahead_costs_no_minute(bench: Bench) -> None:
+    """Under traffic there is always something that was read and not committed yet."""
+    tasks, began = Tasks(bench.clock), bench.clock.now()
+
+    def progress() -> Any:
+        return bench.clock.now() - timedelta(seconds=2)
+
+    ours = bench.worker(scheduler=tasks, progress=progress)
+    await ours.offer(results(1, 3))
+    await ours.scheduled()
+    while not bench.told(GapGivenUp):
+        tasks.wait_for_next()
+        await ours.look("k", in_time=True)
+    assert bench.clock.now() - began == timedelta(seconds=182.5)
+    assert bench.done == [1, 3]
+
+
+async def test_what_a_takeover_drops_is_told_once(bench: Bench) -> None:
+    ours = bench.worker()
+    await ours.offer(results(1, 4, 5))
+    await ours.offer([Result("k", 7, b"7", applied=6)])
+    assert bench.told(StaleDropped) == [StaleDropped("k", 2)]
+    assert len(bench.told(KeyCleared)) == 1
+    assert len(bench.told(ResultHeld)) == 2
+    assert bench.told(ResultReleased) == []
+
+
+async def test_what_was_dropped_under_its_worker_is_not_told_as_released_too(
+    bench: Bench,
+) -> None:
+    theirs = bench.worker()
+
+    async def apply(work: Work) -> None:
+        if work.position == 3:  # somebody else's store says that it is applied
+            await theirs.offer([Result("k", 4, b"4", applied=3)])
+        await bench.apply(work)
+
+    ours = bench.worker(apply)
+    await ours.offer(results(1, 3))
+    await ours.offer(results(2))
+    assert bench.done == [1, 2, 3, 4]
+    assert bench.told(StaleDropped) == [StaleDropped("k", 1)]
+    assert [fact.position for fact in bench.told(ResultReleased)] == [4]
+    assert len(bench.told(ResultHeld)) == 2
+
+
+async def test_a_gap_whose_worker_died_is_taken_back_when_its_result_comes(bench: Bench) -> None:
+    applied = asyncio.Event()
+
+    async def die(work: Work) -> None:
+        await bench.apply(work)
+        if work.gap is not None:
+            applied.set()
+            await asyncio.Event().wait()  # for ever, and without a word
+
+    dead, ours = bench.worker(die, renewing=False), bench.worker()
+    await dead.offer(results(1, 3))
+    bench.clock.advance(timedelta(seconds=180))
+    dying = asyncio.create_task(dead.look("k"))
+    await applied.wait()
+    bench.clock.advance(LEASE)
+    await ours.offer(results(2))
+    seen = [(work.position, work.gap is not None, work.late) for work in bench.works]
+    assert seen == [(1, False, False), (3, True, False), (3, True, False), (2, False, True)]
+    dying.cancel()
+    with suppress(asyncio.CancelledError):
+        await dying

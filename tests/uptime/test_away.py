@@ -103,6 +103,9 @@ async def test_what_was_held_all_the_time_is_not_dropped_with_its_miss(memory: S
     assert await memory.missed() == [FOUR + 1]
     assert await memory.applied() == [FOUR, FOUR + 3, FOUR + 2, FOUR + 4]
     assert memory.counted(metrics.RETRACTED) == 1
+    # Nothing is held any more, so the counters must not say otherwise.
+    assert memory.counted(metrics.ADDED) == memory.counted(metrics.REMOVED) == 1
+    assert memory.counted(metrics.CLEARED) == 1
 
 
 async def test_a_result_applied_just_before_the_engine_went_away_counts_as_applied(
@@ -151,6 +154,7 @@ async def test_redis_is_killed_and_comes_back(tmp_path: Path) -> None:
         assert await site.missed() == []
         assert sorted(await site.applied()) == [*range(FOUR, FOUR + 5)]
         assert counts.get(metrics.PASSED) == 1
+        assert counts.get(metrics.ADDED) == counts.get(metrics.REMOVED) == 1
         await consumer.close()
         await site.close()
 

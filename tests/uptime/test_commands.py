@@ -4,15 +4,20 @@ import json
 import logging
 import os
 import re
+import socket
 import sqlite3
 import subprocess
 import sys
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from arroyo.errors import OffsetOutOfRange
 from typer.testing import CliRunner, Result
 
+from headway.adapters.arroyo.client_log import ClientLog
+from headway.adapters.arroyo.offsets import LostOffset
 from headway.adapters.logs.sequences import SequenceLog
 from headway.apps.cli import uptime_running
 from headway.apps.cli.commands import app
@@ -21,6 +26,7 @@ from headway.apps.cli.uptime_waiting import until_none_is_held
 from headway.core.errors import ConfigurationError
 from headway.core.sequence_facts import GapGivenUp, SequencesAway
 from headway.core.sequence_state import Why
+from headway.systems.uptime.meeting import meet_sequences
 from headway.systems.uptime.metrics import DROPPED
 from headway.systems.uptime.opening import open_store
 from headway.systems.uptime.reading import read_subscriptions
@@ -29,6 +35,7 @@ from headway.systems.uptime.saying import UptimeLog
 from headway.systems.uptime.settings import UptimeSettings
 from headway.systems.uptime.sqlite_store import SqliteStore
 from headway.systems.uptime.validation import Drop
+from headway.testing.clock import VirtualClock
 from headway.testing.servers.loopback import free_port
 from tests.uptime.sites import FOUR, MINUTE, Site, check
 
@@ -184,6 +191,46 @@ async def test_engines_that_are_away_do_not_keep_a_run_for_ever(
     assert "Whether results are held is not known" in caplog.text
 
 
+async def test_an_engine_that_is_away_is_said_before_any_worker_begins(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as mute:  # it takes calls, and never answers
+        for port, within, why in (
+            (free_port(), 10, "Connect call failed"),
+            (mute.getsockname()[1], 0.5, "no answer within 0.5 s"),
+        ):
+            caplog.clear()
+            url = f"redis://:secret@127.0.0.1:{port}/0"
+            await meet_sequences(UptimeSettings(sequences=url), timedelta(seconds=within))
+            (line,) = (record.getMessage() for record in caplog.records)
+            assert "cannot be reached" in line
+            assert why in line
+            assert "results wait 10 s for it" in line
+            assert "look whether it runs, and at --sequences" in line
+            assert "secret" not in line
+
+
+@pytest.mark.server("redis")
+async def test_an_engine_that_does_not_serve_us_is_refused(redis_database: str) -> None:
+    await meet_sequences(UptimeSettings(sequences=redis_database))
+    address, _, _ = redis_database.rpartition("/")
+    with pytest.raises(ConfigurationError, match="does not serve this"):
+        await meet_sequences(UptimeSettings(sequences=f"{address}/99999"))
+
+
+@pytest.mark.parametrize(
+    "words", [["run", "--from", "-"], ["run"], ["run", "--workers", "1"], ["run", "--kafka", "k:1"]]
+)
+def test_every_way_to_run_meets_the_engine_first(
+    words: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refuse(_settings: UptimeSettings) -> None:
+        raise ConfigurationError("met")
+
+    monkeypatch.setattr(uptime_running, "meet_sequences", refuse)
+    assert str(uptime(*words, feed="").exception) == "met"
+
+
 def test_an_engine_that_is_away_is_said_with_what_it_means_for_results(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -223,10 +270,73 @@ def test_a_kafka_that_nobody_reaches_is_named_in_one_line(
     kafka = pytest.importorskip("headway.systems.uptime.kafka")
     monkeypatch.setattr(kafka, "_ANSWERS_WITHIN", 0.3)
     servers = f"127.0.0.1:{free_port()}"
-    kafka._say_whether_it_answers(UptimeSettings(kafka_servers=servers))
+    log = ClientLog(servers, VirtualClock(), option="--kafka")
+    kafka._say_whether_it_answers(UptimeSettings(kafka_servers=servers), log)
     (line,) = (record.getMessage() for record in caplog.records)
     assert line.startswith(f"Kafka at {servers} cannot be reached (")
     assert "it is tried until it answers" in line
+
+
+def test_offsets_that_kafka_has_no_more_end_the_run_with_the_cure(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    kafka = pytest.importorskip("headway.systems.uptime.kafka")
+    asked: list[dict[str, object]] = []
+
+    class Reading:
+        def __init__(self, *given: object, **named: object) -> None:
+            asked.append(named)
+
+        def run(self) -> None:
+            raise OffsetOutOfRange("gone")
+
+        def close(self) -> None: ...
+
+        shutdown = signal_shutdown = close
+
+    lost = [LostOffset(3, 1000, 2000, 2500)]
+    monkeypatch.setattr(kafka, "lost_offsets", lambda *_given: lost)
+    monkeypatch.setattr(kafka.signal, "signal", lambda *_given: None)
+    for name in ("UptimeStrategy", "kafka_consumer", "stream"):
+        monkeypatch.setattr(kafka, name, Reading)
+    settings = UptimeSettings(kafka_servers=f"127.0.0.1:{free_port()}", kafka_group="g")
+    with pytest.raises(kafka.OffsetsLostError) as raised:
+        kafka.run_kafka(settings, processes=1, batch=1)
+    said = str(raised.value)
+    assert "has no more what group g reads next of uptime-results (partition 3: 1000," in said
+    assert "set UPTIME_KAFKA_LOST=oldest" in said
+    with pytest.raises(kafka.OffsetsLostError):
+        kafka.run_kafka(replace(settings, kafka_lost="oldest"), processes=1, batch=1)
+    assert [each["stops_if_lost"] for each in asked if "stops_if_lost" in each] == [True, False]
+
+
+def test_what_kafkas_client_mutters_is_said_once_in_a_minute(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    clock = VirtualClock()
+    logger = ClientLog("k:9092", clock, option="--kafka").logger
+    text = "[thrd:k:9092/bootstrap]: k:9092/bootstrap: Connect to ipv4#10.0.0.1:9092 failed: no"
+
+    def mutter() -> None:
+        for _ in range(100):
+            logger.error("%s [%s] %s", "FAIL", "rdkafka#consumer-1", text)
+
+    mutter()
+    clock.advance(timedelta(seconds=59))
+    mutter()
+    (line,) = (record.getMessage() for record in caplog.records)
+    assert line == (
+        "Kafka at k:9092 cannot be reached (k:9092/bootstrap: Connect to ipv4#10.0.0.1:9092 "
+        "failed: no): it is tried until it answers, or until this is stopped; look whether it "
+        "runs, and at --kafka"
+    )
+    clock.advance(timedelta(seconds=1))
+    mutter()
+    assert len(caplog.records) == 2
+    logger.warning("%s [%s] %s", "MAXPOLL", "rdkafka#consumer-1", "[thrd:main]: too slow")
+    assert caplog.records[-1].getMessage() == (
+        "Kafka's client says: MAXPOLL [rdkafka#consumer-1] [thrd:main]: too slow"
+    )
 
 
 def test_the_files_of_the_page_can_be_pasted_and_every_run_on_it_keeps_the_order() -> None:

@@ -22,7 +22,7 @@ from headway.core.sequence_answers import (
     Work,
 )
 from headway.core.sequence_settings import OnGap, OnLate, SequenceSettings
-from headway.core.sequence_state import Flight, Held, Jump, KeyState, Why
+from headway.core.sequence_state import Flight, Gap, Held, Jump, KeyState, Why
 from headway.core.sequence_waiting import attempts_of, look_in
 
 
@@ -34,28 +34,11 @@ class Sequencer:
 
     def offer(self, state: KeyState, offer: Offer, now: datetime) -> tuple[KeyState, Offered]:
         """Take a result: to be processed now, held, or known already."""
+        before = len(state.held)
         state = self._begun(state, offer, now)
-        repeated = self._repeated(state, offer, now)
-        if repeated is not None:
-            return repeated
-        known = state.find(offer.position) is not None
-        late = self._is_late(state, offer.position, now)
-        stale = state.is_applied(offer.position) and not late
-        if not (known or stale):
-            if not state.is_live(now) and self._comes_first(state, offer, late=late):
-                state = self._in_flight(state, offer.position, offer.token, now)
-                wait = look_in(state, self.settings, now)
-                return state, _process(state, offer, wait, late=late)
-            state = state.with_held(Held(offer.position, offer.step, offer.begins, now))
-        state, work, given_up = self._proceed(state, offer, now)
-        return state, Offered(
-            Outcome.DUPLICATE if stale else Outcome.HELD,
-            work,
-            len(state.held),
-            known,
-            given_up,
-            look_in(state, self.settings, now),
-        )
+        stale = before - len(state.held)
+        state, answer = self._repeated(state, offer, now) or self._taken(state, offer, now)
+        return state, replace(answer, stale=stale) if stale else answer
 
     def complete(
         self, state: KeyState, done: Completion, now: datetime
@@ -68,21 +51,24 @@ class Sequencer:
             state = self._in_flight(state, flight.position, flight.token, now)
             wait = look_in(state, self.settings, now)
             work = self._handed(state, done.key)
-            return state, Completed(accepted=True, work=work, held=before, look_in=wait)
+            return state, Completed(
+                accepted=True, released=True, work=work, held=before, look_in=wait
+            )
         item = state.find(done.position)
         gap = item and state.gap_before(item, fill=True)
         state = replace(state.without(done.position), flight=None)
         if state.is_applied(done.position):
             state = state.retracted(done.position)
         else:
-            if gap and self.settings.on_late is OnLate.RETRACT:
-                state = state.remembering(gap, now, now + self.settings.remember)
+            if gap:
+                state = self._remembering(state, gap, now)
             state = state.moved_to(done.position, now)
         stale = before - len(state.held) - (item is not None)
         cleared = before > 0 and not state.held
         state, work = self._hand_out(state, done.key, done.token, now)
         return state, Completed(
             accepted=True,
+            released=item is not None,
             work=work,
             held=len(state.held),
             cleared=cleared,
@@ -173,11 +159,35 @@ class Sequencer:
             return state, _process(state, offer, wait, late=late)
         return None
 
+    def _taken(self, state: KeyState, offer: Offer, now: datetime) -> tuple[KeyState, Offered]:
+        """Answer an offer that is new."""
+        known = state.find(offer.position) is not None
+        late = self._is_late(state, offer.position, now)
+        stale = state.is_applied(offer.position) and not late
+        if not (known or stale):
+            if not state.is_live(now) and self._comes_first(state, offer, late=late):
+                state = self._in_flight(state, offer.position, offer.token, now)
+                wait = look_in(state, self.settings, now)
+                return state, _process(state, offer, wait, late=late)
+            state = state.with_held(Held(offer.position, offer.step, offer.begins, now))
+        state, work, given_up = self._proceed(state, offer, now)
+        return state, Offered(
+            Outcome.DUPLICATE if stale else Outcome.HELD,
+            work,
+            len(state.held),
+            known,
+            given_up,
+            look_in(state, self.settings, now),
+        )
+
     def _comes_first(self, state: KeyState, offer: Offer, *, late: bool) -> bool:
         """Say whether it is the turn of what was just offered, with nothing held before it."""
         if state.held and state.held[0].position < offer.position:
             return False
-        return late or not state.missing_before(offer.position, offer.step, offer.begins)
+        if late:
+            return True
+        missing = state.missing_before(offer.position, offer.step, offer.begins)
+        return not missing and state.unfinished() is None
 
     def _proceed(
         self, state: KeyState, asked: Offer | Look, now: datetime
@@ -196,7 +206,7 @@ class Sequencer:
         """Give the first held result to a token, if it is its turn and nobody is at the key."""
         if not state.held or state.is_live(now):
             return state, None
-        head = state.held[0]
+        head = state.head()
         if not state.is_ready(head):
             if state.gap_since is None:
                 lapsed = state.flight.until if state.flight is not None else now
@@ -207,6 +217,9 @@ class Sequencer:
         state = state.with_held(replace(head, attempts=head.attempts + 1))
         state = replace(state, paused_until=None)
         state = self._in_flight(state, head.position, token, now)
+        gap = state.gap_before(head, fill=True)
+        if gap:
+            state = self._remembering(state, gap, now)  # now: whoever gets it may die over it
         return state, self._handed(state, key)
 
     def _handed(self, state: KeyState, key: str) -> Work | None:
@@ -220,6 +233,11 @@ class Sequencer:
         token = flight.token
         return Work(key, item.position, b"", token, item.attempts, held=True, late=late, gap=gap)
 
+    def _remembering(self, state: KeyState, gap: Gap, now: datetime) -> KeyState:
+        """Remember what is given up; where nothing is taken back, only until it is applied."""
+        keeps = self.settings.on_late is OnLate.RETRACT
+        return state.remembering(gap, now, now + self.settings.remember if keeps else now)
+
     def _in_flight(self, state: KeyState, position: int, token: str, now: datetime) -> KeyState:
         return replace(state, flight=Flight(position, token, now + self.settings.lease))
 
@@ -231,7 +249,7 @@ class Sequencer:
         held, settings = len(state.held), self.settings
         if held < settings.breaker or state.is_live(now) or state.parked:
             return False
-        if state.gap_since is None or state.is_ready(state.held[0]):
+        if state.gap_since is None or state.is_ready(state.head()):
             return False
         if held >= settings.breaker_at_most:
             return True
@@ -256,7 +274,7 @@ class Sequencer:
         self, state: KeyState, caught_up: datetime | None, now: datetime
     ) -> Jump | None:
         """Say which gaps are given up because of their age, or that of what is behind them."""
-        if state.is_live(now) or state.parked or state.is_ready(state.held[0]):
+        if state.is_live(now) or state.parked or state.is_ready(state.head()):
             return None
         limit = self.settings.hold_at_most
         old = [held.position for held in state.held if now - held.since >= limit]

@@ -89,6 +89,8 @@ class Offered(msgspec.Struct, frozen=True, gc=False):
     """This offer ended the wait for a gap: too many results were held behind it."""
     look_in: timedelta | None = None
     """When somebody should look at the key. None: nothing waits for that."""
+    stale: int = 0
+    """Held results that were dropped: by the caller's own store they are applied."""
 
 
 class Completion(msgspec.Struct, frozen=True, gc=False):
@@ -104,6 +106,8 @@ class Completed(msgspec.Struct, frozen=True, gc=False):
 
     accepted: bool
     """False: the position was not the caller's any more. It may not go on with the key."""
+    released: bool = False
+    """It was held until now. Not so if an offer found it applied meanwhile, and dropped it."""
     work: Work | None = None
     """What comes next of the key, for the same caller and under the same token."""
     held: int = 0

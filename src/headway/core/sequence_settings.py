@@ -12,6 +12,7 @@ from headway.core.errors import ConfigurationError
 E = TypeVar("E", bound=StrEnum)
 
 _ZERO = timedelta()
+_PART = 4
 _DURATION = "use a duration, such as timedelta(seconds=30)"
 
 
@@ -105,6 +106,18 @@ class SequenceSettings:
         [10, 30, 60, 120, 180]
         """
         return tuple(accumulate(self.schedule))
+
+    @property
+    def first_look_beyond(self) -> timedelta:
+        """How soon a gap is looked at again whose time is over, while we are behind the source.
+
+        A healthy source is always some seconds ahead, so this is short; each wait after it is
+        twice as long, up to the last one of the schedule.
+
+        >>> SequenceSettings().first_look_beyond
+        datetime.timedelta(seconds=2, microseconds=500000)
+        """
+        return max(self.schedule[0] / _PART, timedelta.resolution)
 
     def scaled(self, factor: float) -> Self:
         """Give the same with all times multiplied.

@@ -87,7 +87,7 @@ class Jump(msgspec.Struct, frozen=True, gc=False):
 
 
 class Missed(msgspec.Struct, frozen=True, gc=False):
-    """Positions that were given up, and are remembered for those that come late."""
+    """Positions that were handed out as given up, and are remembered for those that come late."""
 
     first: int
     last: int
@@ -96,6 +96,11 @@ class Missed(msgspec.Struct, frozen=True, gc=False):
 
     def has(self, position: int) -> bool:
         return self.first <= position <= self.last and (position - self.first) % self.step == 0
+
+    @property
+    def before(self) -> int:
+        """The position with which they were handed out."""
+        return self.last + self.step
 
 
 class KeyState(msgspec.Struct, frozen=True):
@@ -125,6 +130,23 @@ class KeyState(msgspec.Struct, frozen=True):
         """Say whether a position was given up and may still be taken back."""
         return any(missed.has(position) and now < missed.until for missed in self.missed)
 
+    def unfinished(self) -> Held | None:
+        """Give the held result that was handed out with a gap, and that nobody has completed.
+
+        Whoever had it may have made up the misses and applied it before dying. So it goes first
+        until it is completed, and what was given up with it stays given up.
+        """
+        for missed in reversed(self.missed):
+            if not self.is_applied(missed.before):
+                found = self.find(missed.before)
+                if found is not None:
+                    return found
+        return None
+
+    def head(self) -> Held:
+        """Give the held result that is handed out next; there must be one."""
+        return self.unfinished() or self.held[0]
+
     def find(self, position: int) -> Held | None:
         """Give the held result of a position."""
         at = bisect_left(self.held, position, key=_position)
@@ -144,7 +166,7 @@ class KeyState(msgspec.Struct, frozen=True):
         return max(min(after_marker, (position - begins) // step), 0)
 
     def is_ready(self, held: Held) -> bool:
-        """Say whether it is the turn of the first held result."""
+        """Say whether it is the turn of the held result that comes next."""
         if self.jump is not None and held.position <= self.jump.to:
             return True
         # What is held and applied is late: it would have been dropped otherwise.
@@ -174,14 +196,28 @@ class KeyState(msgspec.Struct, frozen=True):
         """Move the marker forward. What is held and has been applied by now is dropped."""
         if self.is_applied(marker):
             return self
+        missed = tuple(m for m in self.missed if now < m.until or marker < m.before)
         kept = tuple(h for h in self.held if h.position > marker or self.is_late(h.position, now))
         jump = self.jump if self.jump is not None and self.jump.to > marker else None
-        return replace(self, marker=marker, held=kept, jump=jump, gap_since=None, parked=False)
+        return replace(
+            self,
+            marker=marker,
+            held=kept,
+            jump=jump,
+            gap_since=None,
+            parked=False,
+            missed=missed,
+        )
 
     def remembering(self, gap: Gap, now: datetime, until: datetime) -> "KeyState":
-        """Remember positions that were given up, and forget what is too long ago."""
-        kept = [missed for missed in self.missed if now < missed.until]
-        kept.append(Missed(gap.first, gap.last, gap.step, until))
+        """Remember positions that are given up, and forget what is too long ago."""
+        first, kept = gap.first, []
+        for missed in self.missed:
+            if (missed.last, missed.step) == (gap.last, gap.step):
+                first = missed.first  # handed out before, when the marker may have been lower
+            elif now < missed.until:
+                kept.append(missed)
+        kept.append(Missed(first, gap.last, gap.step, until))
         return replace(self, missed=tuple(kept[-_MOST_REMEMBERED:]))
 
     def retracted(self, position: int) -> "KeyState":

@@ -15,7 +15,7 @@ def due(state: KeyState, settings: SequenceSettings, now: datetime) -> datetime 
         return None
     if state.flight is not None and now < state.flight.until:
         return state.flight.until
-    if state.is_ready(state.held[0]):
+    if state.is_ready(state.head()):
         return now if state.paused_until is None else max(now, state.paused_until)
     if state.parked:
         return None
@@ -23,11 +23,22 @@ def due(state: KeyState, settings: SequenceSettings, now: datetime) -> datetime 
     for age in settings.looks:
         if since + age > now:
             return since + age
-    # Past its time, and waited for only because we are behind the source ourselves. Counted from
-    # the gap's beginning, not from now: else each result that comes would put the look off.
-    wait, over = settings.schedule[-1], since + settings.give_up_after
-    later, last = over + ((now - over) // wait + 1) * wait, since + settings.gap_at_most
+    later, last = _beyond(settings, since, now), since + settings.gap_at_most
     return min(later, last) if last > now else later
+
+
+def _beyond(settings: SequenceSettings, since: datetime, now: datetime) -> datetime:
+    """Say when to look at a gap whose time is over.
+
+    It is waited for only because we are behind the source ourselves. Counted from the end of its
+    time, not from now: else each result that comes would put the look off.
+    """
+    at, wait = since + settings.give_up_after, settings.first_look_beyond
+    longest = settings.schedule[-1]
+    while at + wait <= now and wait < longest:
+        at, wait = at + wait, wait * 2
+    wait = min(wait, longest)
+    return at + ((now - at) // wait + 1) * wait
 
 
 def look_in(state: KeyState, settings: SequenceSettings, now: datetime) -> timedelta | None:
@@ -67,6 +78,8 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     missing: Gap | None
     """The first gap."""
     held: tuple[int, ...]
+    head: int | None
+    """Which of them is handed out next."""
     flight: Flight | None
     since: datetime | None
     """Since when it waits for the gap, or since when the oldest result is held."""
@@ -79,7 +92,7 @@ def standing(state: KeyState, settings: SequenceSettings, now: datetime) -> Stan
     """Say what a key waits for, since when, and what happens when."""
     mode, gap = _mode(state, now), None
     if mode in {Mode.WAITING, Mode.PARKED}:
-        head = state.held[0]
+        head = state.head()
         count = state.missing_before(head.position, head.step, head.begins)
         fill = settings.on_gap is not OnGap.SKIP
         first, last = head.position - count * head.step, head.position - head.step
@@ -91,6 +104,7 @@ def standing(state: KeyState, settings: SequenceSettings, now: datetime) -> Stan
         marker=state.marker,
         missing=gap,
         held=tuple(held.position for held in state.held),
+        head=state.head().position if state.held else None,
         flight=state.flight,
         since=since,
         next_look=due(state, settings, now),
@@ -103,7 +117,7 @@ def _mode(state: KeyState, now: datetime) -> Mode:
         return Mode.IN_FLIGHT
     if not state.held:
         return Mode.IDLE
-    if state.is_ready(state.held[0]):
+    if state.is_ready(state.head()):
         paused = state.paused_until is not None and now < state.paused_until
         return Mode.PAUSED if paused else Mode.READY
     return Mode.PARKED if state.parked else Mode.WAITING

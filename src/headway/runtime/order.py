@@ -30,7 +30,7 @@ class KeyReport:
     gaps: Sequence[Gap]
     """All of them, the first one included: what a drain would give up."""
     attempts: int
-    """How often the first held result was handed out."""
+    """How often the result that comes next was handed out."""
     step: int | None
     """How far positions are apart; only what is held tells it."""
 
@@ -42,7 +42,7 @@ class KeyReport:
             return stands.missing.first
         if stands.flight is not None and stands.mode is Mode.IN_FLIGHT:
             return stands.flight.position
-        return stands.held[0] if stands.held else None
+        return stands.head
 
     @property
     def missing(self) -> int:
@@ -187,8 +187,8 @@ class ResultOrder:
             now=now,
             standing=standing(state, self.settings, now),
             gaps=_gaps(state, now, fill=self.settings.on_gap is not OnGap.SKIP),
-            attempts=state.held[0].attempts if state.held else 0,
-            step=state.held[0].step if state.held else None,
+            attempts=state.head().attempts if state.held else 0,
+            step=state.head().step if state.held else None,
         )
 
     def _record(self, drained: KeyReport) -> None:

@@ -15,8 +15,10 @@ from typing import TypeVar
 from headway.core.sequence_answers import Look, Looked, Offer, Offered, Outcome
 from headway.core.sequence_facts import (
     GapGivenUp,
+    KeyCleared,
     ResultHeld,
     ResultsPassed,
+    StaleDropped,
 )
 from headway.ports.chance import Chance
 from headway.ports.clock import Clock
@@ -237,6 +239,10 @@ class Resequencer:
         return again
 
     def _note(self, offer: Offer, answer: Offered) -> None:
+        if answer.stale:
+            self._watcher.tell(StaleDropped(offer.key, answer.stale))
+            if not answer.held:
+                self._watcher.tell(KeyCleared(offer.key))
         if answer.given_up is not None:
             self._watcher.tell(GapGivenUp(offer.key, answer.given_up, answer.held))
         if answer.outcome is not Outcome.HELD or answer.again:
@@ -275,7 +281,9 @@ class Resequencer:
     def _is_between(self, answer: Looked) -> bool:
         """Say whether a look came well after the one that the schedule had before it."""
         schedule = self.sequences.settings.schedule
-        wait = schedule[min(answer.attempt, len(schedule) - 1)]
+        if answer.attempt >= len(schedule):
+            return False  # its time is over, and we are behind: waits are shorter than these
+        wait = schedule[answer.attempt]
         return answer.look_in is not None and wait - answer.look_in > schedule[0] / _LATE
 
     async def _take(self, turns: Sequence[Turn], *, has_store: bool = False) -> None:

@@ -136,7 +136,7 @@ class Turns:
         if not answer.accepted:
             self._watcher.tell(TurnLost(work.key, work.position))
             return
-        if work.held:
+        if work.held and answer.released:  # else whoever dropped it has said so
             self._watcher.tell(ResultReleased(work.key, work.position))
         if answer.stale:
             self._watcher.tell(StaleDropped(work.key, answer.stale))

@@ -2,6 +2,8 @@
 
 import logging
 
+from headway.core.failure import words
+from headway.core.secrets import hidden
 from headway.core.sequence_facts import (
     GapGivenUp,
     LookNotScheduled,
@@ -44,7 +46,7 @@ class SequenceLog:
                     "%s: nobody could be told to look at it (%s: %s); the index finds it",
                     fact.key,
                     type(fact.error).__name__,
-                    fact.error,
+                    hidden(words(fact.error)),
                     extra={"key": fact.key},
                 )
             case SequencesAway():
@@ -52,7 +54,7 @@ class SequenceLog:
                     "The engine of sequences is away for more than %.0fs (%s: %s)",
                     fact.patience.total_seconds(),
                     type(fact.error).__name__,
-                    fact.error,
+                    hidden(words(fact.error)),
                 )
             case SequencesBack():
                 self._log.warning(
@@ -69,7 +71,7 @@ class SequenceLog:
             fact.position,
             fact.attempt,
             type(fact.error).__name__,
-            fact.error,
+            hidden(words(fact.error)),
             wait,
             extra={"key": fact.key, "position": fact.position, "attempt": fact.attempt},
             exc_info=fact.error,

@@ -66,6 +66,16 @@ local function machine()
 
   local undo -- what takes back the changes of this decision to what is held
 
+  local function keep_missed(s, is_kept)
+    local kept = {}
+    for _, m in ipairs(s.missed or {}) do
+      if is_kept(m) then
+        kept[#kept + 1] = m
+      end
+    end
+    s.missed = #kept > 0 and kept or nil
+  end
+
   local function load(key, backlog, text)
     undo = {}
     local s = { key = key, backlog = backlog, n = 0 }
@@ -104,6 +114,9 @@ local function machine()
       s.n, s.had = call('ZCARD', backlog), true
       if s.n == 0 then -- it expired, or somebody removed it
         s.gap, s.to, s.why, s.pause, s.parked = nil, nil, nil, nil, false
+        keep_missed(s, function(m)
+          return s.marker and m[2] + m[3] <= s.marker
+        end)
       end
     end
     return s
@@ -157,7 +170,7 @@ local function machine()
     }
   end
 
-  local function head(s)
+  local function lowest(s)
     if not s.first then
       local found = call('ZRANGE', s.backlog, 0, 0, 'WITHSCORES')
       s.first = item(s, found[2], found[1])
@@ -245,6 +258,24 @@ local function machine()
     return { h.position - count * h.step, h.position - h.step, h.step, s.why }
   end
 
+  -- The held result that was handed out with a gap, and that nobody has completed.
+  local function unfinished(s)
+    for i = s.missed and #s.missed or 0, 1, -1 do
+      local position = s.missed[i][2] + s.missed[i][3]
+      if not applied(s, position) then
+        local h = find(s, position)
+        if h then
+          return h
+        end
+      end
+    end
+    return nil
+  end
+
+  local function head(s)
+    return unfinished(s) or lowest(s)
+  end
+
   local function due(s)
     if s.n == 0 then
       return nil
@@ -264,8 +295,12 @@ local function machine()
         return since + age
       end
     end
-    local over, last = since + LOOKS[#LOOKS], since + GAP_AT_MOST
-    local later = over + (math.floor((now - over) / LAST_WAIT) + 1) * LAST_WAIT
+    local at, beyond, last = since + LOOKS[#LOOKS], FIRST_LOOK_BEYOND, since + GAP_AT_MOST
+    while at + beyond <= now and beyond < LAST_WAIT do
+      at, beyond = at + beyond, beyond * 2
+    end
+    beyond = math.min(beyond, LAST_WAIT)
+    local later = at + (floor((now - at) / beyond) + 1) * beyond
     return last > now and math.min(later, last) or later
   end
 
@@ -284,19 +319,27 @@ local function machine()
         end
       end
     end
+    if s.missed then
+      keep_missed(s, function(m)
+        return now < m[4] or marker < m[2] + m[3]
+      end)
+    end
     if s.to and s.to <= marker then
       s.to, s.why = nil, nil
     end
   end
 
   local function remember(s, gap)
-    local kept = {}
-    for _, m in ipairs(s.missed or {}) do
-      if now < m[4] then
-        kept[#kept + 1] = m
+    local first = gap[1]
+    keep_missed(s, function(m)
+      if m[2] == gap[2] and m[3] == gap[3] then
+        first = m[1] -- handed out before, when the marker may have been lower
+        return false
       end
-    end
-    kept[#kept + 1] = { gap[1], gap[2], gap[3], now + REMEMBER }
+      return now < m[4]
+    end)
+    local kept = s.missed or {}
+    kept[#kept + 1] = { first, gap[2], gap[3], ON_LATE == 'retract' and now + REMEMBER or now }
     while #kept > 32 do
       table.remove(kept, 1)
     end
@@ -353,6 +396,10 @@ local function machine()
     add(s, h.position, h.step, h.begins, h.since, h.attempts + 1, string.sub(h.member, h.from))
     s.first, s.pause = nil, nil
     fly(s, h.position, token)
+    local gap = gap_before(s, h)
+    if gap then
+      remember(s, gap) -- now: whoever gets it may die over it
+    end
     return handed(s)
   end
 
@@ -408,39 +455,42 @@ local function machine()
   local function offer(s, asked, payload)
     local position, token, step, begins, floor_, caught_up = parts(asked, OFFER)
     position, step, begins = tonumber(position), tonumber(step), tonumber(begins)
+    local before = s.n
     if floor_ ~= '' then
       moved(s, tonumber(floor_))
     elseif not s.marker then
       s.marker = position - step
     end
+    local dropped = before - s.n
     if s.token == token then
       local known, held = find(s, position), find(s, s.position)
       if held and (known or applied(s, position)) then
         fly(s, s.position, token)
-        return { known and 'H' or 'D', s.n, known and 1 or 0, '', wait(s), handed(s) }
+        return { known and 'H' or 'D', s.n, known and 1 or 0, '', dropped, wait(s), handed(s) }
       end
       if s.position == position then
         fly(s, position, token)
-        return { 'P', s.n, late(s, position) and 1 or 0, '', wait(s) }
+        return { 'P', s.n, late(s, position) and 1 or 0, '', dropped, wait(s) }
       end
     end
     local known, is_late = find(s, position), late(s, position)
     local stale = applied(s, position) and not is_late
     if not (known or stale) then
-      local first = s.n == 0 or position < head(s).position
-      if first and not live(s) and (is_late or missing_before(s, position, step, begins) == 0) then
+      local first = s.n == 0 or position < lowest(s).position
+      local turn = is_late or missing_before(s, position, step, begins) == 0 and not unfinished(s)
+      if first and turn and not live(s) then
         fly(s, position, token)
-        if s.n == 0 and not is_late then
+        if s.n == 0 and not is_late and dropped == 0 then
           return 'P'
         end
-        return { 'P', s.n, is_late and 1 or 0, '', wait(s) }
+        return { 'P', s.n, is_late and 1 or 0, '', dropped, wait(s) }
       end
       hold(s, position, step, begins, 0, payload)
-    elseif stale and s.n == 0 then
+    elseif stale and s.n == 0 and dropped == 0 then
       return 'D'
     end
     local work, why = proceed(s, token, tonumber(caught_up))
-    return { stale and 'D' or 'H', s.n, known and 1 or 0, why or '', wait(s), work }
+    return { stale and 'D' or 'H', s.n, known and 1 or 0, why or '', dropped, wait(s), work }
   end
 
   local function complete(s, asked)
@@ -448,11 +498,11 @@ local function machine()
     position = tonumber(position)
     local before = s.n
     if s.token ~= token then
-      return { 0, before, 0, 0, '' }
+      return { 0, 0, before, 0, 0, '' }
     end
     if s.position ~= position then
       fly(s, s.position, token)
-      return { 1, before, 0, 0, wait(s), handed(s) }
+      return { 1, 1, before, 0, 0, wait(s), handed(s) }
     end
     local h = find(s, position)
     local gap = h and gap_before(s, h)
@@ -463,7 +513,7 @@ local function machine()
     if applied(s, position) then
       retract(s, position)
     else
-      if gap and ON_LATE == 'retract' then
+      if gap then
         remember(s, gap)
       end
       moved(s, position)
@@ -474,7 +524,7 @@ local function machine()
     local stale = before - s.n - (h and 1 or 0)
     local cleared = s.n == 0 and 1 or 0
     local work = hand_out(s, token)
-    return { 1, s.n, cleared, stale, wait(s), work }
+    return { 1, h and 1 or 0, s.n, cleared, stale, wait(s), work }
   end
 
   local function out_of_time(s, caught_up)

@@ -50,6 +50,7 @@ def script_for(settings: SequenceSettings, forget_after: timedelta) -> str:
         "SCHEDULE": _list(settings.schedule),
         "LOOKS": _list(settings.looks),
         "LAST_WAIT": _whole(settings.schedule[-1]),
+        "FIRST_LOOK_BEYOND": _whole(settings.first_look_beyond),
         "GAP_AT_MOST": _whole(settings.gap_at_most),
         "HOLD_AT_MOST": _whole(settings.hold_at_most),
         "REMEMBER": _whole(settings.remember),
@@ -82,14 +83,14 @@ def offered(offer: Offer, answer: Answer, *, fill: bool) -> Offered:
         return _DUPLICATE
     if is_unreadable(offer.key, answer):
         return Offered(Outcome.UNREADABLE)
-    code, held, flag, why, wait, *handed = answer
+    code, held, flag, why, stale, wait, *handed = answer
     if code == b"P":
         work = Work(offer.key, offer.position, offer.payload, offer.token, late=bool(flag))
-        return Offered(Outcome.PROCESS, work, held, look_in=_wait(wait))
+        return Offered(Outcome.PROCESS, work, held, look_in=_wait(wait), stale=stale)
     outcome = Outcome.HELD if code == b"H" else Outcome.DUPLICATE
     given_up = _why(why)
     work_now = _work(offer.key, offer.token, handed, fill=fill)
-    return Offered(outcome, work_now, held, bool(flag), given_up, _wait(wait))
+    return Offered(outcome, work_now, held, bool(flag), given_up, _wait(wait), stale)
 
 
 def completed(key: str, token: str, answer: Answer, *, fill: bool) -> Completed:
@@ -98,9 +99,10 @@ def completed(key: str, token: str, answer: Answer, *, fill: bool) -> Completed:
         return _COMPLETED
     if is_unreadable(key, answer):
         return Completed(accepted=False)
-    accepted, held, cleared, stale, wait, *handed = answer
+    accepted, released, held, cleared, stale, wait, *handed = answer
     return Completed(
         accepted=bool(accepted),
+        released=bool(released),
         work=_work(key, token, handed, fill=fill),
         held=held,
         cleared=bool(cleared),

@@ -17,6 +17,7 @@ from headway.assembly.supervising import Supervisor
 from headway.core.errors import ConfigurationError
 from headway.core.extras import cure
 from headway.runtime.sequence_fates import Fate
+from headway.systems.uptime.meeting import meet_sequences
 from headway.systems.uptime.saying import say_if_no_order_is_kept
 from headway.systems.uptime.settings import UptimeSettings
 
@@ -28,7 +29,7 @@ def from_file(settings: UptimeSettings, raws: Iterable[bytes], *, workers: int, 
     """Take all results of a file, and wait until none is held any more."""
     from headway.systems.uptime.embedded import Embedded  # noqa: PLC0415 (a fast start of others)
 
-    say_if_no_order_is_kept(settings.features().backlog_retry)
+    _begin(settings)
     done = 0
 
     def more(results: int) -> None:
@@ -52,7 +53,7 @@ def from_kafka(settings: UptimeSettings, *, workers: int, batch: int) -> None:
         from headway.systems.uptime.kafka import run_kafka  # noqa: PLC0415 (an extra)
     except ModuleNotFoundError as missing:
         raise _needs(missing) from missing
-    say_if_no_order_is_kept(settings.features().backlog_retry)
+    _begin(settings)
     run_kafka(settings, processes=workers, batch=batch)
     _say_stopped()
 
@@ -62,13 +63,14 @@ def from_bus(settings: UptimeSettings, *, workers: int) -> None:
     from headway.systems.uptime.service import run_on_bus  # noqa: PLC0415 (a fast start of others)
 
     if workers == 1:
-        say_if_no_order_is_kept(settings.features().backlog_retry)
+        _begin(settings)
         asyncio.run(run_on_bus(settings))
         _say_stopped()
         return
+    asyncio.run(meet_sequences(settings))  # what each worker would refuse is refused once
     # The settings go by the environment: a URL may hold a password, and a command line is public.
     os.environ.update(settings.in_words())  # noqa: TID251 (set for the children, not read)
-    command = [sys.executable, "-m", "headway.apps.cli", "uptime", "run", "--workers", "1"]
+    command = [sys.executable, "-P", "-m", "headway.apps.cli", "uptime", "run", "--workers", "1"]
     asyncio.run(Supervisor(command, workers, CLOCK).run())
     _say_stopped()
 
@@ -94,6 +96,12 @@ def feed(settings: UptimeSettings, raws: Iterable[bytes]) -> int:
 
             asyncio.run(publish_results(settings, raws, stored))
     return number
+
+
+def _begin(settings: UptimeSettings) -> None:
+    """Say what whoever starts this should know, before any result is taken."""
+    say_if_no_order_is_kept(settings.features().backlog_retry)
+    asyncio.run(meet_sequences(settings))
 
 
 def _in_the_end(fates: Counter[str], all_released: bool) -> str:

@@ -18,6 +18,7 @@ from typing import Any
 
 from arroyo.backends.abstract import Consumer
 from arroyo.backends.kafka import KafkaPayload
+from arroyo.errors import OffsetOutOfRange
 from arroyo.processing import StreamProcessor
 from arroyo.processing.strategies import (
     BatchStep,
@@ -32,18 +33,17 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from headway import HeadwayError
+from headway.adapters.arroyo.client_log import ClientLog
+from headway.adapters.arroyo.offsets import lost_offsets
 from headway.adapters.arroyo.pool import WatchedPool
 from headway.adapters.arroyo.progress import NOTHING, GroupProgress
 from headway.adapters.arroyo.source import Entrance, kafka_consumer
 from headway.assembly.retrying import CLOCK
 from headway.runtime.sequence_fates import Fate
 from headway.systems.uptime.hosting import host_of, progress_in
-from headway.systems.uptime.settings import UptimeSettings
+from headway.systems.uptime.settings import OLDEST, PREFIX, STOP, UptimeSettings
 
 _LOG = logging.getLogger("headway")
-_MUTE = logging.getLogger("headway.kafka.client")
-_MUTE.addHandler(logging.NullHandler())
-_MUTE.propagate = False
 _PAUSE = timedelta(seconds=1)
 _ANSWERS_WITHIN = 5.0
 ASK_EVERY = timedelta(seconds=1)
@@ -52,6 +52,10 @@ ASK_EVERY = timedelta(seconds=1)
 
 class ResultsLeftError(HeadwayError):
     """Results could be neither applied nor held: Kafka has to give them again."""
+
+
+class OffsetsLostError(HeadwayError):
+    """Kafka has no more what has to be read next."""
 
 
 class UptimeStrategy(ProcessingStrategyFactory[KafkaPayload]):
@@ -153,7 +157,11 @@ def run_kafka(
     batch: int,
     overrides: Mapping[str, Any] | None = None,
 ) -> None:
-    """Read the topic until SIGTERM or Ctrl-C. When something breaks, begin at the last commit."""
+    """Read the topic until SIGTERM or Ctrl-C. When something breaks, begin at the last commit.
+
+    OffsetsLostError: Kafka has no more what comes next, and the settings say to stop then.
+    """
+    client = ClientLog(settings.kafka_servers, CLOCK, option="--kafka")
     running: list[StreamProcessor[KafkaPayload]] = []
     stopped = threading.Event()
 
@@ -164,17 +172,24 @@ def run_kafka(
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, stop)
-    threading.Thread(target=_say_whether_it_answers, args=(settings,), daemon=True).start()
+    saying = threading.Thread(target=_say_whether_it_answers, args=(settings, client), daemon=True)
+    saying.start()
     while not stopped.is_set():
         strategy = UptimeStrategy(settings, processes=processes, batch=batch)
         consumer = kafka_consumer(
-            settings.kafka_servers, settings.kafka_group, dict(overrides or {})
+            settings.kafka_servers,
+            settings.kafka_group,
+            overrides or {},
+            logger=client.logger,
+            stops_if_lost=settings.kafka_lost == STOP,
         )
         running[:] = [stream(settings, consumer, strategy)]
         if stopped.is_set():
             running[0].signal_shutdown()
         try:
             running[0].run()
+        except OffsetOutOfRange as error:
+            raise _lost(settings, client, overrides or {}) from error
         except Exception:
             if stopped.is_set():
                 raise
@@ -191,19 +206,29 @@ def run_kafka(
                 strategy.shutdown()
 
 
-def _say_whether_it_answers(settings: UptimeSettings) -> None:
-    """Say in one line that Kafka is not reached: its client only mutters of sockets."""
+def _lost(
+    settings: UptimeSettings, client: ClientLog, overrides: Mapping[str, Any]
+) -> OffsetsLostError:
+    """Say what is gone. To go on by itself would lose results without a word."""
+    servers, group, topic = settings.kafka_servers, settings.kafka_group, settings.kafka_topic
+    found = lost_offsets(servers, group, topic, client.logger, overrides)
+    which = "; ".join(map(str, found)) or "of which partition it does not say"
+    return OffsetsLostError(
+        f"Kafka at {servers} has no more what group {group} reads next of {topic} ({which}): it "
+        "was deleted before it was read. Keep it longer (retention.ms); and to go on, set "
+        f"{PREFIX}KAFKA_LOST={OLDEST}: what is gone is given up as missing, and reading begins "
+        "with the oldest that is there"
+    )
+
+
+def _say_whether_it_answers(settings: UptimeSettings, log: ClientLog) -> None:
+    """Say in one line that Kafka is not reached, also if its client has not noticed yet."""
     servers = settings.kafka_servers
     try:
-        client = AdminClient({"bootstrap.servers": servers}, logger=_MUTE)
+        client = AdminClient({"bootstrap.servers": servers}, logger=log.logger)
         client.list_topics(timeout=_ANSWERS_WITHIN)
     except KafkaException as error:
-        _LOG.warning(
-            "Kafka at %s cannot be reached (%s): it is tried until it answers, or until this is "
-            "stopped; look whether it runs, and at --kafka",
-            servers,
-            error.args[0].str() if error.args else error,
-        )
+        log.not_reached(error.args[0].str() if error.args else str(error))
     else:
         _LOG.info("Reading %s from Kafka at %s", settings.kafka_topic, servers)
 

@@ -7,6 +7,8 @@ import msgspec
 from confluent_kafka import Producer
 
 from headway import HeadwayError
+from headway.adapters.arroyo.client_log import ClientLog
+from headway.assembly.retrying import CLOCK
 from headway.systems.uptime.settings import UptimeSettings
 
 _SECONDS = 30.0
@@ -34,6 +36,7 @@ def produce(
             "enable.idempotence": True,
             "linger.ms": 5,
             **(overrides or {}),
+            "logger": ClientLog(settings.kafka_servers, CLOCK, option="--kafka").logger,
         }
     )
     failed: list[str] = []

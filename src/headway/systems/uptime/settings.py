@@ -8,12 +8,13 @@ from typing import Any, Self
 
 from headway import ConfigurationError, SequenceSettings
 from headway.core.engine_url import SqliteUrl, read_engine_url, read_sequences_url
-from headway.core.parsing import Setting, number, read, whole_number
+from headway.core.parsing import Setting, number, one_of, read, whole_number
 from headway.core.secrets import hidden
 from headway.systems.uptime.monitors import RegionMode
 from headway.systems.uptime.rollout import BACKLOG_RETRY, Features, Rollout
 
 PREFIX = "UPTIME_"
+STOP, OLDEST = "stop", "oldest"
 _SHORTEST_LEASE = timedelta(seconds=5)
 _KAFKA_SERVER = re.compile(r"(\w+://)?([\w.-]+|\[[0-9A-Fa-f:.]+\])(:\d{1,5})?")
 _KAFKA_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
@@ -50,6 +51,7 @@ SETTINGS = (
     Setting("KAFKA_SERVERS", "kafka_servers", _kafka_servers),
     Setting("KAFKA_TOPIC", "kafka_topic", _kafka_topic),
     Setting("KAFKA_GROUP", "kafka_group", str),
+    Setting("KAFKA_LOST", "kafka_lost", one_of({STOP: STOP, OLDEST: OLDEST})),
     Setting("CELERY_BROKER", "celery_broker", str),
 )
 _NOTHING = ("", ())
@@ -81,6 +83,8 @@ class UptimeSettings:
     kafka_servers: str = ""
     kafka_topic: str = "uptime-results"
     kafka_group: str = "uptime-results-consumer"
+    kafka_lost: str = STOP
+    """What to do where Kafka has deleted what comes next: `stop`, or go on with the `oldest`."""
     celery_broker: str = field(default="", repr=False)
     """Where looks are scheduled; without one, every worker looks by itself."""
 

@@ -7,6 +7,7 @@ from headway.core.sequence_answers import Outcome
 from headway.core.sequence_settings import SequenceSettings
 from headway.core.sequence_state import Gap, Why
 from headway.testing.conformance.ordering import (
+    KEY,
     SECOND,
     SequencesHarness,
     gap_of,
@@ -128,6 +129,25 @@ class GapsConformance:
 
     # The source
 
+    async def test_a_source_that_is_always_a_little_ahead_delays_the_end_a_little(
+        self, harness: SequencesHarness
+    ) -> None:
+        ours = await standing_before(harness, 3)
+        began, ends = harness.clock.now(), []
+        for _ in range(6):
+            reached = harness.clock.now() - 2 * SECOND
+            looked = await ours.look(caught_up=reached)
+            ends.append(looked.given_up)
+            if looked.work is not None:
+                break
+            assert looked.look_in is not None
+            ours.passes(looked.look_in.total_seconds())
+            assert list(await ours.engine.due(5)) == [KEY]
+        reached = harness.clock.now() - 2 * SECOND
+        assert (await ours.look(caught_up=reached)).given_up is Why.TIMEOUT
+        assert ends == [None] * 6
+        assert harness.clock.now() - began == 182.5 * SECOND
+
     async def test_what_the_source_still_has_is_no_gap(self, harness: SequencesHarness) -> None:
         behind = harness.clock.now() - SECOND
         ours = await standing_before(harness, 3)
@@ -135,7 +155,8 @@ class GapsConformance:
             assert (await ours.offer(position, caught_up=behind)).given_up is None
         ours.passes(600)
         looked = await ours.look(caught_up=behind)
-        assert (looked.given_up, looked.attempt, looked.look_in) == (None, 5, 60 * SECOND)
+        assert (looked.given_up, looked.attempt) == (None, 5)
+        assert looked.look_in == 17.5 * SECOND  # 180 and 77.5, and then each minute
         assert await ours.process(2) == [*range(2, 16)]
 
     async def test_the_breaker_leaves_a_gap_that_the_source_may_still_fill(
