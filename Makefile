@@ -4,11 +4,12 @@ SHELL := /bin/bash
 VENV := .venv
 BIN := $(VENV)/bin
 
-# Tests of many processes or transactions at once, which need the machine for themselves; all others run two at a time.
-ALONE := tests/proof/test_kill.py tests/proof/test_mill.py tests/proof/test_rabbitmq_kill.py \
+# Tests of many processes or transactions at once, which need half the machine each: two files at a time. All others run
+# three at a time, however few the processors: most of them wait for servers, processes and answers.
+LARGE := tests/proof/test_kill.py tests/proof/test_mill.py tests/proof/test_rabbitmq_kill.py \
   tests/proof/test_crash_loop.py tests/proof/test_rabbitmq_crash_loop.py tests/ledger/test_under_load.py
 # Files of the others, and of their servers, lie in memory where there is plenty of it. A process that is killed loses no
-# more there than on a disk, and nobody waits for a disk to confirm. Transactions meet less often, so not those alone.
+# more there than on a disk, and nobody waits for a disk to confirm. Transactions meet less often, so not of the large ones.
 PLENTY := 8000000
 MEMORY := $(shell df --output=avail /dev/shm 2>/dev/null | awk 'NR == 2 && $$1 > $(PLENTY) {print "TMPDIR=/dev/shm"}')
 
@@ -28,8 +29,8 @@ demo: $(VENV)/.product  ## Run the main job on the embedded default: no server n
 
 test: $(VENV)/.develop servers  ## Everything a change must pass, real servers included (under 15 minutes)
 	@$(MAKE) --no-print-directory lint
-	$(MEMORY) $(BIN)/pytest -q -n 2 --dist worksteal $(ALONE:%=--ignore=%)
-	$(BIN)/pytest -q $(ALONE)
+	$(MEMORY) $(BIN)/pytest -q -n 3 --dist worksteal $(LARGE:%=--ignore=%)
+	$(BIN)/pytest -q -n 2 --dist loadfile $(LARGE)
 
 check: $(VENV)/.develop lint  ## Lint, types, import contracts, core tests (under a minute)
 	$(BIN)/pytest -q tests/core

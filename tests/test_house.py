@@ -34,3 +34,9 @@ def test_examples_in_docstrings_are_true(module: Path) -> None:
     failed, tried = doctest.testmod(importlib.import_module(name))
     assert tried
     assert not failed
+
+
+def test_no_process_that_is_started_imports_from_the_current_folder() -> None:
+    """`-m` alone puts it first: whatever lies there under a library's name would be run."""
+    starting = [of(module) for module in MODULES if 'sys.executable, "-m"' in module.read_text()]
+    assert not starting, "start it with -P"

@@ -85,6 +85,15 @@ def test_a_fault_that_passes_is_an_error_with_its_traceback(
     assert caplog.records[0].exc_info[1] is fact.failure.error
 
 
+def test_an_error_is_told_without_its_passwords(caplog: pytest.LogCaptureFixture) -> None:
+    error = TimeoutError("401 from http://u:s3cret@host: Basic dTpzM2NyZXQ=")
+    (_, line), *_ = lines(caplog, scheduled(error, retry=1, max_retries=2, delay=timedelta(0)))
+    assert line.endswith("TimeoutError: 401 from http://u:***@host: Basic ***")
+    whole = logging.Formatter().format(caplog.records[0])
+    assert "s3cret" not in whole
+    assert "dTpz" not in whole
+
+
 @pytest.mark.parametrize(
     ("retry", "most", "warned"),
     [(1, 8, False), (6, 8, False), (7, 8, True), (8, 8, True), (1, 1, True), (1, 2, False)],
@@ -273,6 +282,13 @@ def test_what_comes_from_outside_cannot_forge_a_line(
         assert record.getMessage().isprintable()
         assert TerminalFormatter().format(record).isprintable()
         assert json.loads(JsonFormatter().format(record))["event_type"] == shown(HOSTILE)
+
+
+def test_colors_of_another_library_are_left_out() -> None:
+    fields = {"msg": "Started", "color_message": "\x1b[36mStarted", "port": 80}
+    record = logging.makeLogRecord(fields)
+    line = json.loads(JsonFormatter().format(record))
+    assert (line["port"], "color_message" in line) == (80, False)
 
 
 def test_a_key_of_a_megabyte_does_not_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:

@@ -1,6 +1,7 @@
 import io
 import json
 import logging
+import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
@@ -291,3 +292,30 @@ def test_both_formats_show_the_traceback() -> None:
 def test_a_fact_reads_well_in_a_terminal(log: Log) -> None:
     text = log.text(recovered())
     assert "INFO    Successfully completed after 2 attempts  event_id=e-1 " in text
+
+
+@pytest.mark.parametrize("formatter", [JsonFormatter(), TerminalFormatter()])
+def test_what_a_library_says_is_written_without_secrets(formatter: logging.Formatter) -> None:
+    line = formatter.format(
+        record(
+            "HTTP Request: POST %s",
+            "http://bob:s3cret@127.0.0.1/v1?api_key=s3cret",
+            api_key="s3cret",
+            where="amqp://bob:s3cret@broker",
+        )
+    )
+    assert "s3cret" not in line
+    assert "http://bob:***@127.0.0.1" in line
+
+
+def test_what_libraries_say_of_each_request_is_not_written() -> None:
+    told = (
+        "import logging; from headway.adapters.logs.formats import TerminalFormatter;"
+        "from headway.adapters.logs.writing import write_lines; write_lines(TerminalFormatter());"
+        "logging.getLogger('httpx').info('a request'); logging.getLogger('headway').info('a line');"
+        "logging.getLogger('httpx').warning('a warning')"
+    )
+    done = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True)
+    assert "a line" in done.stderr
+    assert "a warning" in done.stderr
+    assert "a request" not in done.stderr

@@ -334,7 +334,6 @@ def consumers(io: Any, told: list[Any]) -> Any:
         parameters("amqp://localhost"),
         alive="alive",
         began=told.append,
-        skipped=lambda *_: None,
         came=lambda: None,
         gone=lambda: None,
     )
@@ -383,6 +382,16 @@ def test_to_stop_consuming_leaves_nothing_behind_on_its_channel() -> None:
     made.cancel([QUEUE], lambda: done.append(3))
     made._lost(RuntimeError("gone"))
     assert (done, channel.on_close, made._cancelling) == ([0, 1, 2, 3], 0, [])
+
+
+def test_what_is_on_its_way_while_consuming_ends_arrives_like_all_else() -> None:
+    made, channel = consumers(FakeIo(), []), FakeChannel()
+    made._opened(channel)
+    made.widen(QUEUE, 5)
+    (tag,) = channel.consumed
+    made.cancel([QUEUE], lambda: None)
+    channel.connection._on_data_available(delivery(1, b"x", consumer=tag))
+    assert [each.tag for each in made.sources[QUEUE].arrived] == [1]
 
 
 def test_a_channel_that_is_closed_again_and_again_is_opened_less_and_less_often() -> None:

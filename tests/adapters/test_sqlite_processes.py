@@ -14,15 +14,21 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from headway.adapters.sqlite.engine import SqliteEngine, sqlite_engine
 from headway.adapters.system.chance import SystemChance
 from headway.adapters.system.clock import SystemClock
+from headway.core.lifecycle import Lifecycle
 from headway.core.travel import Travel
+from headway.core.writes import InsertNew
 from headway.ports.bus import Delivery, Done, Message, Queue
 from headway.ports.commit import Unit
 from headway.ports.records import DoneRecord, Ended
+from headway.runtime.service import Handler, Service
+from headway.runtime.worker import Worker
+from headway.testing.facts import Recorder
 
 QUEUE = Queue(name="shop.orders", event_types=("Order",), failed="shop.failed")
 SHORT = timedelta(seconds=1)
@@ -218,6 +224,50 @@ async def test_who_opens_finds_the_dead(stage: Stage) -> None:
     await other.bus.open([QUEUE])
     assert len(await other.bus.take([QUEUE.name], 9)) == 3
     await other.bus.close()
+
+
+def packer(engine: SqliteEngine, handle: Handler) -> Worker:
+    """Give a worker that holds the document of an event for an hour, if it has to."""
+    service = Service("pack", lifecycles=[Lifecycle("orders", lease=timedelta(hours=1))])
+    service.on("Paid", documents=("orders", "order"))(handle)
+    clock, chance = SystemClock(), SystemChance()
+    return Worker([service], engine, clock=clock, chance=chance, observer=Recorder())
+
+
+async def packs_for_ever(folder: Folder, name: str) -> None:
+    async def handle(_event: Any, _work: Any) -> None:
+        folder.note(name)
+        await asyncio.sleep(60)
+
+    await packer(engine_on(folder.database), handle).run()
+
+
+async def test_who_takes_over_from_the_dead_takes_over_their_leases_too(stage: Stage) -> None:
+    async def handle(_event: Any, _work: Any) -> None:
+        packed.set()
+
+    packed, path = asyncio.Event(), stage.folder.database
+    engine = engine_on(path)
+    await publishes_and_waits(engine, ["a"])
+    (made,) = await engine.bus.take([QUEUE.name], 1)
+    document = InsertNew("orders", {"_id": "a", "status": "pending"})
+    await engine.finisher.finish([msgspec.structs.replace(done(made), writes=(document,))])
+    await engine.bus.open([Queue(name="pack.paid", event_types=("Paid",), failed="pack.failed")])
+    body = json.dumps({"event_type": "Paid", "event_id": "p", "data": {"order": "a"}}).encode()
+    await engine.bus.publish([Message(body=body, travel=Travel(operation="p"), event_type="Paid")])
+    pid = stage.start(packs_for_ever)
+    stage.folder.read("child")
+    os.kill(pid, signal.SIGKILL)
+    stage.reap(pid)
+    worker = packer(engine_on(path), handle)
+    working = asyncio.create_task(worker.run())
+    async with asyncio.timeout(30):
+        await packed.wait()
+    worker.stop()
+    await working
+    (found,) = (await engine.documents.fetch("orders", ["a"])).values()
+    assert (found["status"], found["attemptCount"]) == ("processed", 1)
+    await engine.bus.close()
 
 
 # Stopping

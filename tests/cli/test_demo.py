@@ -82,7 +82,8 @@ def test_the_table_leaves_out_columns_where_there_is_no_room(
 def test_without_a_terminal_each_run_is_a_line_and_the_end_says_what_is_next(
     tmp_path: Path,
 ) -> None:
-    done = headway("demo", "ledger", folder=tmp_path, environment={"COLUMNS": "60"})
+    words = ("demo", "ledger", "--events", "40")
+    done = headway(*words, folder=tmp_path, environment={"COLUMNS": "60"})
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stderr.splitlines() == [
         "starting servers",

@@ -265,12 +265,12 @@ def test_a_dry_run_changes_nothing_and_says_what_would_happen(shop: SweepShop) -
     assert shop.path.read_bytes() == before
     assert done.stdout.splitlines() == [
         "archives: 0 documents would be requeued, 0 given up; 1 is stuck",
-        "       1 leave alone, because no event can be made of them (KeyError: 'source'): bad",
+        "       1 left alone, because no event can be made of them (KeyError: 'source'): bad",
         "messages: 6 documents would be requeued, 1 given up; 9 are stuck",
         "       6 requeue: m0006, m0005, m0004, m0003, m0002, ...",
         "       1 give up: spent",
-        f"       1 leave alone, because {OVER}: m0000",
-        "       1 leave alone, because a person said when: later",
+        f"       1 left alone, because {OVER}: m0000",
+        "       1 left alone, because a person said when: later",
         "  the limit of one run is 6 now: see RETRY_JOB_LIMIT",
     ]
     found = json.loads(shop.sweep("--dry-run", "--json", "--collection", "messages").stdout)

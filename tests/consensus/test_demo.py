@@ -1,6 +1,7 @@
 """`headway demo consensus`: the command itself, and what it makes of what it sees."""
 
 import json
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,9 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from headway.apps.cli.demo_consensus_screen import _line
+from headway.apps.cli.calling import own_name
+from headway.apps.cli.demo_consensus import _show
+from headway.apps.cli.demo_consensus_screen import _line, shown
 from headway.systems.consensus.demo.faults import Breakable
 from headway.systems.consensus.demo.hearing import Heard
 from headway.systems.consensus.demo.run import Books, Played
@@ -45,6 +48,9 @@ def test_a_folder_that_is_not_empty_is_not_taken(tmp_path: Path) -> None:
     assert done.returncode == 2
     assert "name a new or empty folder" in done.stderr
     assert [each.name for each in tmp_path.iterdir()] == ["mine"]
+    done = headway("demo", "consensus", "--keep", str(tmp_path / "mine" / "kept"))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "is not accepted: not a directory; name a folder" in done.stderr
 
 
 def a_status(**changes: Any) -> Status:
@@ -116,7 +122,7 @@ def test_what_workers_tell_is_counted_by_event() -> None:
     told("back", service="embedding")
     told("letter", "d", service="parsing")
     assert (heard.retries, heard.late, heard.on_time) == (3, {"a": 2}, {"a": 4.0})
-    assert (heard.parked, heard.down, heard.back, heard.first_back) == ({"c"}, 1, 1, 4.0)
+    assert (heard.parked, heard.down, heard.back) == ({"c"}, 1, 1)
     assert [each.service for each in heard.letters] == ["parsing"]
 
 
@@ -136,12 +142,46 @@ def test_a_store_refuses_connections_while_the_file_is_there(tmp_path: Path) -> 
     store.close()
 
 
+def test_the_story_is_told_on_standard_output(capsys: pytest.CaptureFixture[str]) -> None:
+    with shown(quiet=False) as story:
+        story.say("The vector store is back.", "answer", "outage")
+    said = capsys.readouterr()
+    assert (said.out, said.err) == (" 0:00 outage  ✓ The vector store is back.\n", "")
+
+
+def test_at_the_end_stands_how_to_look_and_how_to_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    called = tmp_path / "bin dir" / "headway"
+    called.parent.mkdir()
+    called.touch()
+    monkeypatch.setattr(sys, "argv", [str(called)])
+    _show(a_run(), [], Path("kept"))
+    said = capsys.readouterr().out
+    assert "recovered in: from the fault until" in said
+    for words in ("failed requeue parsing --bus sqlite:///kept/headway.db", "consensus ingest"):
+        assert f"\n  '{called}' {words}" in said
+
+
+def test_a_command_on_the_path_is_called_by_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    called = tmp_path / "headway"
+    called.touch(mode=0o755)
+    monkeypatch.setattr(sys, "argv", [str(called)])
+    assert own_name() == str(called)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert own_name() == "headway"
+    monkeypatch.setattr(sys, "argv", ["src/headway/apps/cli/__main__.py"])
+    assert own_name() == "headway"
+
+
 def test_lines_are_wrapped_below_their_words_and_only_on_a_terminal() -> None:
     line = Line(65.0, "fault", "outage", "The vector store refuses connections, and will for long")
     console = Console(width=50)
-    with console.capture() as shown:
+    with console.capture() as seen:
         console.print(_line(line, 50))
-    assert shown.get() == (
+    assert seen.get() == (
         " 1:05 outage  ✗ The vector store refuses\n                connections, and will for long\n"
     )
     assert _line(line, None).plain.count("\n") == 0

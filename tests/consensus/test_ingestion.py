@@ -98,6 +98,26 @@ async def test_what_cannot_be_read_is_a_letter_at_once(
     assert not [each for each in data.data.rglob("*") if each.is_file()]
 
 
+async def test_a_name_that_is_no_text_is_carried_like_any_other(
+    tmp_path: Path, data: ConsensusSettings
+) -> None:
+    trial = Trial(ingestion_service(data))
+    folder = tmp_path / "mail"
+    folder.mkdir()
+    names = (b"plain 100%.mbox", b"\xff\xfe.mbox", b"bad-\xff.mbox", b"notes-\xff.txt")
+    contents = (mbox(message(1)), mbox(message(2)), b"\x7fELF", b"\0")
+    for name, content in zip(names, contents, strict=True):
+        (folder / os.fsdecode(name)).write_bytes(content)
+    await submit(trial, folder)
+    archives = await trial.documents("archives")
+    assert {each["source_url"].rpartition("/")[2] for each in archives} == {
+        "plain%20100%25.mbox",
+        "%FF%FE.mbox",
+    }
+    (letter,) = await trial.letters(FAILED)
+    assert r"bad-\udcff.mbox is no archive of mail" in letter.last_error
+
+
 async def test_an_event_that_does_not_fit_is_told_of_too(data: ConsensusSettings) -> None:
     desk = Desk()
     trial = Trial(ingestion_service(data), desk.service)

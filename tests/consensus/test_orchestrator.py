@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
-from headway import FailedQueues
+from headway import FailedQueues, Work
 from headway.systems.consensus.events import OrchestrationFailed, SummarizationRequested, plain
 from headway.systems.consensus.identity import request_id
+from headway.systems.consensus.readiness import Gathered, Missing, gather
+from headway.systems.consensus.services import orchestrator
 from headway.systems.consensus.services.orchestrator import orchestrator_service
 from headway.testing.trial import Trial
 from tests.consensus.threads import MOVE, Desk, Thread, changed, settings_in, the
@@ -17,8 +19,8 @@ from tests.consensus.threads import MOVE, Desk, Thread, changed, settings_in, th
 class Scene:
     def __init__(self, folder: Path, **settings: Any) -> None:
         self.desk = Desk(SummarizationRequested, OrchestrationFailed)
-        orchestrator = orchestrator_service(settings_in(folder, **settings))
-        self.trial = Trial(orchestrator, self.desk.service)
+        service = orchestrator_service(settings_in(folder, **settings))
+        self.trial = Trial(service, self.desk.service)
 
     @property
     def requested(self) -> list[dict[str, Any]]:
@@ -79,6 +81,43 @@ async def test_a_new_text_is_requested_anew(scene: Scene) -> None:
     stored = await the(scene.trial, "threads")
     assert (stored["status"], stored["attemptCount"]) == ("pending", 0)
     assert stored["request_id"] == second
+
+
+@pytest.mark.parametrize("knows_of_how_many", [True, False], ids=["quickly", "by its chunks"])
+async def test_a_summarized_thread_whose_new_messages_say_nothing_is_done(
+    scene: Scene, *, knows_of_how_many: bool
+) -> None:
+    thread = Thread()
+    await thread.put(scene.trial)
+    await scene.embedded(thread)
+    stored = await the(scene.trial, "threads")
+    # It was summarized; then another archive had it wait for a slice, in which nothing was said.
+    changes = {"summary_id": stored["request_id"], "status": "pending"}
+    if not knows_of_how_many:
+        changes["requested_messages"] = None
+    changed(scene.trial, "threads", thread.id, **changes)
+    await scene.trial.publish("ThreadGathered", {"thread_ids": [thread.id]})
+    await scene.trial.run()
+    assert (await the(scene.trial, "threads"))["status"] == "processed"
+    assert len(scene.requested) == 1
+
+
+async def test_a_thread_that_is_requested_is_not_read_again_for_each_of_its_messages(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[str] = []
+
+    async def counted(work: Work, thread: dict[str, Any]) -> Gathered | Missing:
+        read.append(thread["_id"])
+        return await gather(work, thread)
+
+    monkeypatch.setattr(orchestrator, "gather", counted)
+    thread = Thread()
+    await thread.put(scene.trial)
+    for number in range(4):
+        await scene.embedded(thread, number)
+    assert read == [thread.id]
+    assert len(scene.requested) == 1
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from headway import Service
+from headway import FailedQueues, Service
 from headway.core.facts import EventRecovered, EventRetryScheduled, FloodChanged
 from headway.systems.consensus import slicing
 from headway.systems.consensus.events import (
@@ -19,7 +19,7 @@ from headway.systems.consensus.events import (
 from headway.systems.consensus.mail.reading import Mail, read_mail
 from headway.systems.consensus.services import gathering
 from headway.systems.consensus.services import messages as reading_of_slices
-from headway.systems.consensus.services.ingestion import ingestion_service
+from headway.systems.consensus.services.ingestion import ingestion_service, rebuild_ingested
 from headway.systems.consensus.services.parsing import parsing_service
 from headway.systems.consensus.settings import ConsensusSettings
 from headway.testing.trial import Trial
@@ -168,6 +168,10 @@ async def test_what_is_no_message_fails_alone_with_its_reason(world: World) -> N
     assert letter.abandoned_reason == "non_retryable"
     (told,) = world.of(ParsingFailed)
     (archive,) = await world.trial.documents("archives")
+    (part,) = [each for each in await world.trial.documents("slices") if len(each["messages"]) == 1]
+    start, end, _ = part["messages"][0]
+    assert f"{archive['file_path']}, bytes {start} to {end}: " in letter.last_error
+    assert r"they begin with b'\x00\x00\x00" in letter.last_error
     assert told.archive_id == archive["_id"]
     statuses = sorted(each["status"] for each in await world.trial.documents("slices"))
     assert statuses == ["failed", "processed"]
@@ -209,10 +213,17 @@ async def test_a_message_that_breaks_us_is_set_aside_and_comes_in_when_we_are_me
     assert len({each["thread_id"] for each in messages}) == 2
 
 
-async def test_the_same_message_twice_in_an_archive_is_one(world: World) -> None:
-    await world.ingest("a.mbox", mbox(message(1), message(2), message(1)))
+async def test_the_same_message_twice_in_an_archive_is_one_and_that_is_said(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    again = message(1).replace(b"\n", b"\r\n")
+    await world.ingest("a.mbox", mbox(message(1), message(2), again, message(1, "No.\n")))
     (archive,) = await world.trial.documents("archives")
-    assert (archive["message_count"], archive["duplicate_count"]) == (2, 1)
+    assert (archive["message_count"], archive["duplicate_count"]) == (2, 2)
+    assert archive["differing_count"] == 1
+    (line,) = [each for each in caplog.messages if "passed over" in each]
+    assert line.startswith("2 messages of archive")
+    assert line.endswith("1 of these have another text")
     assert len(world.of(JSONParsed)) == len(await world.trial.documents("messages")) == 2
 
 
@@ -256,3 +267,25 @@ async def test_a_kept_file_that_is_late_is_waited_for(world: World) -> None:
     await world.trial.run()
     assert len(await world.trial.documents("messages")) == 1
     assert world.trial.facts.of(EventRecovered)
+
+
+async def test_the_letter_of_a_lost_archive_says_what_brings_it_back(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    ingestion, mail = Trial(ingestion_service(world.settings)), mbox(message(1))
+    (tmp_path / "a.mbox").write_bytes(mail)
+    submitted = ArchiveSubmitted(path=str(tmp_path / "a.mbox"), source_name="pumps")
+    await ingestion.publish("ArchiveSubmitted", plain(submitted))
+    await ingestion.run()
+    (archive,) = await ingestion.documents("archives")
+    (world.settings.data / archive["file_path"]).unlink()
+    await world.trial.put("archives", archive)
+    await world.trial.publish("ArchiveIngested", rebuild_ingested(archive))
+    await world.trial.run()
+    (letter,) = await world.trial.letters(FAILED)
+    assert "ingest the archive again" in letter.last_error
+    assert f"headway failed requeue {FAILED}" in letter.last_error
+    await world.ingest("a.mbox", mail)
+    assert not await world.trial.documents("messages")
+    await FailedQueues(world.trial.engine, world.trial.clock).requeue(FAILED)
+    await world.trial.run()
+    assert len(await world.trial.documents("messages")) == 1

@@ -2,6 +2,8 @@
 
 import asyncio
 import importlib
+import os
+import subprocess
 import sys
 from collections.abc import Iterator
 from email.message import EmailMessage
@@ -12,6 +14,8 @@ from typing import Any
 import pytest
 
 from headway import ConfigurationError, connect, run_services
+from headway.assembly.connection import Connection
+from headway.assembly.loading import load_services
 from headway.runtime.worker import Worker
 from headway.systems.consensus import events
 from headway.systems.consensus.status import FAILED_QUEUES, Status, read_status
@@ -51,6 +55,36 @@ def pipeline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Module
     monkeypatch.delitem(sys.modules, PIPELINE, raising=False)
     yield importlib.import_module(PIPELINE)
     sys.modules.pop(PIPELINE, None)
+
+
+ASKED_FOR_ONE = f"""
+import sys
+from headway.assembly.loading import load_services
+(service,) = load_services(["{PIPELINE}:parsing"])
+print(service.name, [each for each in ("qdrant_client", "numpy", "httpx") if each in sys.modules])
+"""
+
+
+def test_a_stage_makes_and_loads_nothing_that_only_another_one_needs(tmp_path: Path) -> None:
+    settings = {"CONSENSUS_VECTORS": "http://127.0.0.1:9", "CONSENSUS_DATA": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", ASKED_FOR_ONE],
+        env={**os.environ, **settings},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == "parsing []\n"
+
+
+def test_all_services_are_found_in_their_order_and_one_by_its_name(pipeline: ModuleType) -> None:
+    assert [each.name for each in load_services([PIPELINE])] == [
+        "ingestion", "parsing", "chunking", "embedding", "orchestrator", "summarization",
+        "reporting",
+    ]  # fmt: skip
+    assert load_services([f"{PIPELINE}:chunking"]) == [pipeline.chunking]
+    with pytest.raises(ConfigurationError, match=f"did you mean {PIPELINE}:chunking"):
+        load_services([f"{PIPELINE}:chunkin"])
 
 
 def test_every_event_has_its_consumer_and_every_service_its_failed_queue(
@@ -103,8 +137,13 @@ async def run_to_the_end(services: tuple[Any, ...]) -> Status:
     return status
 
 
+async def only_some(_: Connection, _collection: str, where: Any = None, **_given: Any) -> list[Any]:
+    assert where
+    return []
+
+
 async def test_an_archive_becomes_pages_and_the_same_archive_again_nothing_more(
-    pipeline: ModuleType, tmp_path: Path
+    pipeline: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     submitted = {"path": str(mbox(tmp_path / "talk.mbox")), "source_name": "talk"}
     seen = []
@@ -118,6 +157,9 @@ async def test_an_archive_becomes_pages_and_the_same_archive_again_nothing_more(
             FAILED_QUEUES, 0
         )
     assert seen[0] == seen[1]
+    monkeypatch.setattr(Connection, "find", only_some)  # the store counts: not all is read for it
+    counted = (await read_status()).collections
+    assert {each.collection: dict(each.states) for each in counted} == seen[0]
     assert seen[0] == {
         "archives": {"processed": 1},
         "slices": {"processed": 1},

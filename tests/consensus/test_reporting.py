@@ -2,7 +2,7 @@
 
 import re
 import shutil
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from headway.systems.consensus.pages.thread_page import marked
 from headway.systems.consensus.services.reporting import reporting_service
 from headway.systems.consensus.services.summarization import summarization_service
 from headway.testing.trial import Trial
-from tests.consensus.threads import MOVE, Desk, Thread, changed, settings_in
+from tests.consensus.threads import MOVE, Desk, Thread, changed, settings_in, swept, the
 
 EVIL = '<script>alert("x")</script><img src=http://evil/a.png onerror=x>'
 
@@ -167,6 +167,36 @@ async def test_the_same_summary_twice_is_one_report(scene: Scene) -> None:
     assert len(scene.published) == 1
 
 
+async def test_a_summary_whose_event_was_lost_gets_its_page_from_a_sweep(scene: Scene) -> None:
+    thread, settings = Thread(), scene.settings
+    before = Trial(summarization_service(settings), scene.desk.service)
+    await thread.put(before)
+    await before.publish(
+        "SummarizationRequested", {"thread_ids": [thread.id], "top_k": 12, "prompt_template": ""}
+    )
+    await before.run()
+    assert not settings.reports.exists()
+    for collection in ("threads", "messages", "chunks", "summaries"):
+        await scene.trial.put(collection, *await before.documents(collection))
+    scene.trial.clock.advance(timedelta(minutes=20))
+    ended = await scene.trial.sweep()
+    assert {each.collection: each.requeued for each in ended.collections}["summaries"] == 1
+    await scene.run()
+    assert "A decision was reached." in scene.page(f"{thread.id}.html").text
+    assert (await the(scene.trial, "summaries"))["status"] == "processed"
+    scene.trial.clock.advance(timedelta(days=2))
+    assert await swept(scene.trial) == 0
+
+
+async def test_a_page_that_cannot_be_made_leaves_its_summary_failed_for_all_to_see(
+    scene: Scene,
+) -> None:
+    scene.settings.data.mkdir(parents=True, exist_ok=True)
+    scene.settings.reports.write_text("a file where the folder should be")
+    await scene.summarize(Thread())
+    assert (await the(scene.trial, "summaries"))["status"] == "failed"
+
+
 @pytest.mark.parametrize("is_current", [True, False])
 async def test_only_the_summary_that_is_that_of_the_thread_is_shown(
     tmp_path: Path, *, is_current: bool
@@ -175,7 +205,8 @@ async def test_only_the_summary_that_is_that_of_the_thread_is_shown(
     await before.summarize(thread)
     (told,) = before.desk.told["SummaryComplete"]
     await thread.put(scene.trial)
-    await scene.trial.put("summaries", *await before.trial.documents("summaries"))
+    (summary,) = await before.trial.documents("summaries")
+    await scene.trial.put("summaries", {**summary, "status": "pending"})
     current = told.summary_id if is_current else "b" * 64
     changed(scene.trial, "threads", thread.id, summary_id=current)
     await scene.trial.publish("SummaryComplete", told)

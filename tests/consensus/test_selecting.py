@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from headway.systems.consensus import selecting
 from headway.systems.consensus.cues import Cue, Said, cue_of, has_consensus
 from headway.systems.consensus.selecting import in_order, request, select
 from tests.consensus.threads import MOVE, Thread
@@ -43,6 +44,22 @@ def test_where_somebody_decides_goes_before_where_somebody_agrees() -> None:
     )
     decisive = [number for number, source in chosen(Thread(said), 8) if source == "decisive"]
     assert decisive == [4, 6]
+
+
+def test_of_a_long_thread_no_more_is_weighed_than_can_be_chosen(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looked_at: list[str] = []
+
+    def counted(sentence: str) -> Cue | None:
+        looked_at.append(sentence)
+        return cue_of(sentence)
+
+    monkeypatch.setattr(selecting, "cue_of", counted)
+    thread = Thread([("Anna Berg", f"Agreed, we take number {n}.\nMore.\n") for n in range(200)])
+    sources = [each.source for each in select(thread.messages, thread.chunks, 12)]
+    assert len(looked_at) == 3  # one of four may decide, and each decides in its first sentence
+    assert sources[:4] == ["first", "last", "last", "last"]
 
 
 def test_no_more_than_asked_for_are_chosen_and_none_twice() -> None:

@@ -38,6 +38,10 @@ def test_settings_are_read() -> None:
         ({"SUMMARY_BACKEND": "gpt"}, "use extractive or openai"),
         ({"VECTORS": "localhost:6333"}, "VECTORS='localhost:6333' is not accepted"),
         ({"TOPK": "7"}, "did you mean CONSENSUS_TOP_K"),
+        (
+            {"SUMMARY_URL": "http://bob:pw@models/v1", "SUMMARY_API_KEY": "k"},
+            "CONSENSUS_SUMMARY_URL has a user.*leave one out",
+        ),
     ],
 )
 def test_what_cannot_be_used_is_refused(given: dict[str, str], why: str) -> None:
@@ -54,6 +58,14 @@ def test_secrets_are_not_shown() -> None:
     )
     assert "k-1234" not in f"{settings!r} {settings.in_force()}"
     assert settings.in_words()["CONSENSUS_SUMMARY_API_KEY"] == "k-1234"
+
+
+@pytest.mark.parametrize("name", ["embedding_api_key", "vectors_api_key", "summary_api_key"])
+@pytest.mark.parametrize("key", ["sk-SECRET\n", "sk-SECRET\0", "sk-SECRET ä", " sk-SECRET"])
+def test_a_key_that_no_header_may_hold_is_refused_and_not_shown(name: str, key: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"CONSENSUS_{name.upper()} is not") as caught:
+        ConsensusSettings(**{name: key})  # type: ignore[arg-type]
+    assert "SECRET" not in str(caught.value)
 
 
 def test_all_waits_are_scaled_and_only_then() -> None:

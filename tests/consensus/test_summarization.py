@@ -24,7 +24,7 @@ from headway.systems.consensus.services.orchestrator import orchestrator_service
 from headway.systems.consensus.services.summarization import summarization_service
 from headway.testing.trial import Trial
 from tests.consensus.chat import ChatServer, chat_server
-from tests.consensus.threads import MOVE, Desk, Fake, Thread, changed, settings_in, the
+from tests.consensus.threads import MOVE, Desk, Fake, Thread, changed, settings_in, swept, the
 
 PROMPT = "Sum it up."
 
@@ -258,10 +258,9 @@ async def test_a_sweep_requests_what_was_requested_with_all_that_was_chosen(tmp_
     assert (bare.thread_ids, bare.top_k) == ([thread.id], 12)
 
 
-async def test_new_text_of_a_thread_that_a_sweep_once_sent_is_summarized_by_a_later_sweep(
+async def test_new_text_of_a_thread_that_a_sweep_once_sent_is_summarized_without_another(
     tmp_path: Path,
 ) -> None:
-    """A sweep counts as newer than every event that no sweep sent, so it is left to sweeps."""
     orchestrator = orchestrator_service(settings_in(tmp_path, prompt=PROMPT))
     scene, thread, more = Scene(tmp_path, None, orchestrator), Thread(MOVE[:3]), Thread()
     await thread.put(scene.trial)
@@ -273,24 +272,76 @@ async def test_new_text_of_a_thread_that_a_sweep_once_sent_is_summarized_by_a_la
     changed(scene.trial, "threads", thread.id, message_ids=more.thread["message_ids"])
     await scene.trial.publish("EmbeddingsGenerated", more.embedded(3))
     await scene.run()
-    scene.trial.clock.advance(timedelta(minutes=20))
-    await scene.trial.sweep()
-    await scene.run()
     stored = await the(scene.trial, "threads")
     assert (stored["summary_id"], stored["status"]) == (stored["request_id"], "processed")
     assert [each.summary_id for each in scene.complete][-1] == stored["request_id"]
     assert len(scene.complete) == 2
 
 
-async def test_a_sweep_that_comes_too_early_makes_nothing_poor(tmp_path: Path) -> None:
+UNREADY: dict[str, tuple[str, dict[str, Any]]] = {
+    "a slice to come": ("threads", {"slices": ["5" * 16]}),
+    "a message not chunked": ("messages", {"chunk_ids": None, "status": "pending"}),
+    "a chunk not embedded": ("chunks", {"embedding_generated": False}),
+    "a chunk that failed": ("chunks", {"embedding_generated": False, "status": "failed"}),
+}
+
+
+@pytest.mark.parametrize("is_lost", [False, True], ids=["its event comes", "its event is lost"])
+@pytest.mark.parametrize("unready", UNREADY)
+async def test_a_sweep_that_comes_before_the_rest_of_a_thread_makes_neither_letter_nor_summary(
+    tmp_path: Path, unready: str, *, is_lost: bool
+) -> None:
+    orchestrator = orchestrator_service(settings_in(tmp_path, prompt=PROMPT))
+    scene, thread = Scene(tmp_path, None, orchestrator), Thread()
+    await thread.put(scene.trial)
+    await scene.trial.put("slices", {"_id": "5" * 16, "status": "pending"})
+    collection, changes = UNREADY[unready]
+    late = {"threads": thread.thread, "messages": thread.messages[0], "chunks": thread.chunks[0]}
+    document = late[collection]
+    changed(scene.trial, collection, document["_id"], **changes)
+    for _ in range(7):  # more often than a thread may be attempted
+        await scene.trial.sweep()
+        await scene.run()
+        assert (scene.complete, await scene.letters()) == ([], [])
+        waiting = await the(scene.trial, "threads")
+        assert (waiting["status"], waiting["attemptCount"]) == ("pending", 0)
+        assert await swept(scene.trial) == 0  # it is left alone for a while
+        scene.trial.clock.advance(timedelta(minutes=20))
+    changed(
+        scene.trial, collection, document["_id"], **{each: document.get(each) for each in changes}
+    )
+    if is_lost:
+        await scene.trial.sweep()
+    else:
+        await scene.trial.publish("EmbeddingsGenerated", thread.embedded(0))
+    await scene.run()
+    assert (len(scene.complete), await scene.letters()) == (1, [])
+    assert (await the(scene.trial, "threads"))["status"] == "processed"
+
+
+async def test_what_a_thread_waits_for_in_vain_is_named_in_its_letter(tmp_path: Path) -> None:
     scene, thread = Scene(tmp_path), Thread()
     await thread.put(scene.trial)
-    changed(scene.trial, "chunks", thread.chunks[0]["_id"], embedding_generated=False)
+    chunk = thread.chunks[0]["_id"]
+    changed(scene.trial, "chunks", chunk, embedding_generated=False, status="failed_max_retries")
     await scene.trial.sweep()
     await scene.run()
-    assert (scene.complete, await scene.trial.documents("summaries")) == ([], [])
     (letter,) = await scene.trial.letters("summarization.failed")
-    assert thread.chunks[0]["_id"] in letter.last_error
+    assert (letter.error_type, letter.abandoned_reason) == ("InputGivenUpError", "non_retryable")
+    assert chunk in letter.last_error
+    assert "headway documents reset chunks" in letter.last_error
+    assert (await the(scene.trial, "threads"))["status"] == "failed"
+
+
+async def test_what_a_thread_waits_for_and_nobody_can_see_is_a_letter_in_the_end(
+    tmp_path: Path,
+) -> None:
+    scene, thread = Scene(tmp_path), Thread()
+    await thread.put(scene.trial)
+    changed(scene.trial, "threads", thread.id, slices=["6" * 16])
+    await scene.trial.sweep()
+    await scene.run()
+    assert (scene.complete, await scene.letters()) == ([], ["DocumentNotFoundError"])
 
 
 async def test_an_event_that_does_not_fit_is_a_letter(tmp_path: Path) -> None:

@@ -12,8 +12,10 @@ import pytest
 from qdrant_client import QdrantClient
 from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedResponse
 
-from headway import Verdict
+from headway import ConfigurationError, Verdict
 from headway.systems.consensus.failures import CLASSIFIER, VectorsMismatchError
+from headway.systems.consensus.search import open_search
+from headway.systems.consensus.services.embedding import embedding_service
 from headway.systems.consensus.settings import ConsensusSettings
 from headway.systems.consensus.text.words import terms
 from headway.systems.consensus.vectors.file import FileVectors
@@ -113,6 +115,38 @@ def test_vectors_of_another_model_are_refused_with_the_cure(open_store: Open) ->
         with pytest.raises(VectorsMismatchError, match=r"CONSENSUS_EMBEDDING_MODEL='b'.*'a'"):
             use()
     assert open_store("a").ids() == {an_id("one")}
+
+
+@pytest.mark.parametrize("kind", ["service", "search"])
+def test_a_model_whose_vectors_are_not_those_in_the_file_is_refused_at_the_start(
+    tmp_path: Path, kind: str
+) -> None:
+    settings = ConsensusSettings(data=tmp_path)
+    store = FileVectors(settings.vectors_file, model="made-before")
+    store.upsert([point("one", 1, 0)])
+    store.close()
+    begin = embedding_service if kind == "service" else open_search
+    with pytest.raises(
+        ConfigurationError,
+        match=r"CONSENSUS_EMBEDDING_MODEL='l2_supercat_256' is to make.*'made-before' and have 2.*"
+        "another CONSENSUS_DATA",
+    ):
+        begin(settings)
+
+
+def test_every_store_says_before_its_first_use_whether_it_is_for_the_model(
+    open_store: Open,
+) -> None:
+    checked(open_store("b"))  # nothing is there, so everything fits
+    open_store("a").upsert([point("one", 1, 0)])
+    checked(open_store("a"))
+    with pytest.raises(VectorsMismatchError, match=r"'b' is to make the vectors; .* by 'a'"):
+        checked(open_store("b"))
+
+
+def checked(store: VectorStore) -> None:
+    assert isinstance(store, FileVectors | QdrantVectors)
+    store.check()
 
 
 def test_vectors_of_another_size_are_refused(store: VectorStore) -> None:
@@ -295,7 +329,7 @@ def test_the_pause_that_qdrant_asks_for_is_kept() -> None:
 
 def test_the_address_says_where_vectors_are_kept(tmp_path: Path) -> None:
     assert isinstance(open_vectors(ConsensusSettings(data=tmp_path), "a"), FileVectors)
-    # Nothing answers there; nobody asks before the first use.
+    # Nothing answers there; it may be late, and keeps nobody from starting.
     remote = open_vectors(ConsensusSettings(vectors="http://127.0.0.1:9"), "a")
     assert isinstance(remote, QdrantVectors)
     with pytest.raises(ConnectionError, match=r"127\.0\.0\.1"):

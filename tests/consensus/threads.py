@@ -164,6 +164,11 @@ def changed(trial: Trial, collection: str, document_id: str, **changes: Any) -> 
     stored[document_id] = msgspec.json.encode({**document, **changes})
 
 
+async def swept(trial: Trial) -> int:
+    """Sweep once; say how many documents were sent again."""
+    return sum(each.requeued for each in (await trial.sweep()).collections)
+
+
 async def the(trial: Trial, collection: str) -> Document:
     (document,) = await trial.documents(collection)
     return dict(document)

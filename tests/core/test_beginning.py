@@ -200,6 +200,19 @@ def test_a_lease_keeps_others_out_until_it_ends(lease: dict[str, Any], expected:
     assert begun(document, FIRST).how is How.BEGUN
 
 
+def test_an_operation_does_not_wait_for_the_lease_that_it_left_behind_itself() -> None:
+    left: Document = {
+        "_id": "1", "lastOperation": "first", "leaseToken": "dead", "leaseUntil": ago(-HOUR),
+        "attemptCount": 1,
+    }  # fmt: skip
+    assert begun(left, OURS).how is How.BUSY, "whoever has it may live, and commit"
+    orphaned = replace(OURS, orphaned=True)
+    answer = begun(left, orphaned)
+    assert (answer.how, answer.document["leaseToken"]) == (How.BEGUN, "ours")
+    assert answer.document["attemptCount"] == 1
+    assert begun({**left, "lastOperation": "another"}, orphaned).how is How.BUSY
+
+
 def test_who_has_to_wait_for_one_document_begins_with_none() -> None:
     found: dict[str, Document] = {
         "free": {"_id": "free"},

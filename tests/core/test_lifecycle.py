@@ -120,6 +120,20 @@ def test_success_and_failure_are_read_as_what_they_are(
         assert after["leaseToken"] == (None if lease else "t")
 
 
+@pytest.mark.parametrize("lifecycle", [PLAIN, FLAGGED], ids=["status", "flag"])
+@modest
+@given(document=DOCUMENTS)
+def test_what_begins_anew_is_begun_with_its_next_event_whatever_was_before(
+    lifecycle: Lifecycle, document: Document
+) -> None:
+    document = {**document, **lifecycle.anew()}
+    assert lifecycle.state(document) is State.PENDING
+    beginning = Beginning(lifecycle=lifecycle, ids=(document["_id"],), operation="next", now=NOW)
+    answer = begun(document, beginning)
+    assert answer.how is How.BEGUN
+    assert answer.document["attemptCount"] == 1
+
+
 @pytest.mark.parametrize(
     ("lifecycle", "most"),
     [

@@ -3,7 +3,7 @@
 import contextlib
 import sqlite3
 import sys
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from datetime import timedelta
 from http import HTTPStatus
 from pathlib import Path
@@ -128,14 +128,15 @@ def a_server(
     folder: Path,
     database: str,
     *options: str,
+    command: Sequence[str] = (*COMMAND, "ledger", "serve"),
     environment: Mapping[str, str] | None = None,
     ready: bool = True,
 ) -> Iterator[ServedLedger]:
-    """Run `headway ledger serve` for the block."""
+    """Run `headway ledger serve`, or another command that serves, for the block."""
     port = free_port()
     log = folder / f"server-{port}.log"
     process = Process(
-        [*COMMAND, "ledger", "serve", "--port", str(port), *options],
+        [*command, "--port", str(port), *options],
         log=log,
         # A server that is killed cannot clear up, so its temporary files belong to the test.
         environment={

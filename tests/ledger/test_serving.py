@@ -5,6 +5,7 @@ import json
 import os
 import signal
 import socket
+import sys
 from datetime import timedelta
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import httpx
 import pytest
 from prometheus_client import CollectorRegistry
 
+from headway.assembly.http_server import LAST_REQUESTS
 from headway.systems.ledger.front_door import create_app
 from headway.systems.ledger.load.plan import hot_run
 from headway.systems.ledger.load.proof import faults
@@ -26,6 +28,15 @@ from headway.testing.servers.process import wait_until
 from tests.ledger.ledgers import EVENTS, a_server, an_event
 
 SOON = timedelta(seconds=20)
+# As `headway ledger serve`, but what has begun gets a second to end instead of LAST_REQUESTS.
+IN_A_HURRY = """
+import os, sys
+from datetime import timedelta
+from headway.systems.ledger.serving import serve
+from headway.systems.ledger.settings import LedgerSettings
+given = {**os.environ, "LEDGER_PORT": sys.argv[2]}
+serve(LedgerSettings.from_mapping(given), last_requests=timedelta(seconds=1))
+"""
 
 
 def test_two_servers_may_start_at_once_on_an_empty_database(database: str, tmp_path: Path) -> None:
@@ -66,14 +77,15 @@ async def test_a_worker_that_starts_while_the_database_is_away_waits_for_it(
 def test_a_client_that_never_ends_its_body_does_not_keep_the_server(
     sqlite_database: str, tmp_path: Path
 ) -> None:
-    with a_server(tmp_path, sqlite_database) as server:
+    assert timedelta(0) < LAST_REQUESTS < timedelta(minutes=1)
+    with a_server(tmp_path, sqlite_database, command=(sys.executable, "-c", IN_A_HURRY)) as server:
         host, _, port = server.url.removeprefix("http://").partition(":")
         with socket.create_connection((host, int(port))) as client:
             client.sendall(
                 b"POST /api/v1/events HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{"
             )
             assert httpx.get(server.url + "/health").status_code == 200
-            assert server.process.end(signal.SIGTERM, timedelta(seconds=40))
+            assert server.process.end(signal.SIGTERM, SOON)
 
 
 def test_the_metrics_of_all_workers_are_one(sqlite_database: str, tmp_path: Path) -> None:

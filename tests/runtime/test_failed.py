@@ -420,7 +420,7 @@ async def test_every_change_is_recorded_and_no_look(
     await shop.failed.purge("orders")
     said = [one.getMessage() for one in caplog.records if one.name == "headway.operator"]
     assert said == [
-        "requeue of orders.failed by ada: 1 of 1 letters (error_type=ValueError limit=1), complete",
+        "requeue of orders.failed by ada: 1 of 1 letter (error_type=ValueError limit=1), complete",
         "purge of orders.failed by ada: 2 of 2 letters (all), complete",
     ]
 

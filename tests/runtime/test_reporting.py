@@ -205,6 +205,15 @@ def test_the_log_gets_one_line_with_traceback_and_context(
     assert "retry_count" in TerminalFormatter().format(record).splitlines()[0]
 
 
+def test_the_log_tells_no_password_whatever_its_formatter(caplog: pytest.LogCaptureFixture) -> None:
+    error = ValueError("401 from http://u:s3cret@host: Bearer s3cret1")
+    LogReporter().report(error, {"headers": {"X-Api-Key": "a s3cret"}})
+    (record,) = caplog.records
+    for formatter in (logging.Formatter(), JsonFormatter(), TerminalFormatter()):
+        assert "http://u:***@host: Bearer ***" in formatter.format(record)
+        assert "s3cret" not in formatter.format(record)
+
+
 def raise_one() -> None:
     raise ValueError("two\nlines")
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -14,6 +14,7 @@ from headway.core.backoff import Exponential
 from headway.core.lifecycle import Lifecycle
 from headway.core.policy import RetryPolicy
 from headway.ports.clock import Clock
+from headway.ports.commit import Finish, Finisher, Unit
 from headway.runtime.service import Service
 from headway.runtime.worker import Worker
 from headway.testing.trial import Trial, at_rest
@@ -68,6 +69,48 @@ async def test_what_was_not_renewed_is_said_and_renewed_at_the_next_beat(
     assert len(said) == 1
     assert "Leases on docs: 1 of 2 were not renewed, because another program keeps" in said[0]
     assert {each["status"] for each in await trial.documents("docs")} == {"processed"}
+
+
+class Slow:
+    """A finisher that has committed long before it says so: what follows takes its time."""
+
+    at_once = 1
+
+    def __init__(self, inner: Finisher, clock: Clock) -> None:
+        self._inner = inner
+        self._clock = clock
+
+    async def finish(self, units: Sequence[Unit]) -> Sequence[Finish]:
+        finishes = await self._inner.finish(units)
+        await self._clock.wait(LEASE)
+        return finishes
+
+
+async def test_what_is_being_committed_is_not_missed_by_whoever_renews(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    service = Service("s", lifecycles=[Lifecycle("docs", lease=LEASE)])
+
+    @service.on("Made", documents=("docs", "ids"))
+    async def handle(_event: Any, _work: Any) -> None: ...
+
+    trial = Trial(service)
+    await trial.put("docs", {"_id": "a", "status": "pending"})
+    await trial.publish("Made", {"ids": ["a"]})
+    worker = Worker(
+        [service],
+        replace(trial.engine, finisher=Slow(trial.engine.finisher, trial.clock)),
+        clock=trial.clock,
+        chance=trial.chance,
+        observer=trial.facts,
+    )
+    with caplog.at_level(logging.WARNING, "headway"):
+        task = asyncio.create_task(worker.run())
+        await trial.clock.wait(2 * LEASE)
+        worker.stop()
+        await task
+    assert [each["status"] for each in await trial.documents("docs")] == ["processed"]
+    assert not [each for each in caplog.records if "Leases on" in each.getMessage()]
 
 
 class Leaving(MemoryDocuments):

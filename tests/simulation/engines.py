@@ -55,4 +55,5 @@ class Parts:
             records=records,
             documents=FaultyDocuments(process, store.documents),
             places=MemoryPlaces(state, process.disks.clock),
+            one_commit=one_commit,
         )

@@ -6,6 +6,7 @@ from typing import Any
 
 from headway.core.beginning import Beginning, Begun
 from headway.core.letter import Letter
+from headway.core.lifecycle import Lifecycle, State
 from headway.core.travel import Travel
 from headway.core.writes import Document
 from headway.ports.bus import Delivery, Message, Queue, Then
@@ -253,6 +254,9 @@ class FaultyDocuments:
         return await self._process.step(
             "fetch", lambda: self._documents.find(collection, where, limit)
         )
+
+    async def tally(self, lifecycle: Lifecycle) -> Mapping[State, int]:
+        return await self._process.step("fetch", lambda: self._documents.tally(lifecycle))
 
     async def begin(self, beginnings: Sequence[Beginning]) -> Sequence[Mapping[str, Begun]]:
         return await self._process.step("fetch", lambda: self._documents.begin(beginnings))

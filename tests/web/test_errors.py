@@ -72,10 +72,15 @@ def test_a_report_is_kept_and_given_back(client: TestClient) -> None:
         (json.dumps({**REPORT, "message": ""}).encode(), "message"),
         (json.dumps({**REPORT, "service": "s" * 201}).encode(), "service"),
         (json.dumps({**REPORT, "context": [1]}).encode(), "context"),
+        (json.dumps({**REPORT, "traceback": "t"}).encode(), "there are service, level, message"),
+        (json.dumps({**REPORT, "stacktrace": "t"}).encode(), "did you mean stack_trace?"),
         (b'{"service": "\xff"}', "utf-8"),
         (b'{"context": ' + b'{"a":' * 50_000 + b"1" + b"}" * 50_001, "recursion"),
     ],
-    ids=["cut", "list", "empty", "level", "message", "long", "context", "bytes", "deep"],
+    ids=[
+        *("cut", "list", "empty", "level", "message", "long", "context", "unknown", "misspelt"),
+        *("bytes", "deep"),
+    ],
 )
 def test_a_bad_report_is_refused(client: TestClient, body: bytes, why: str) -> None:
     headers = {"Content-Type": "application/json"}
@@ -106,10 +111,13 @@ def test_passwords_are_hidden(client: TestClient) -> None:
         client,
         message="cannot reach amqp://user:s3cret@broker",
         stack_trace="password='s3cret'",
-        context={"password": "s3cret", "inner": [{"api_key": "s3cret", "n": 1}]},
+        context={"password": "a s3cret", "inner": [{"api_key": "s3cret", "n": 1}]},
     )
-    assert "s3cret" not in client.get("/api/errors").text + client.get("/ui").text
-    (error,) = client.get("/api/errors").json()["errors"]
+    post(client, message="the service said: Bearer s3cret1, Basic czNjcmV0OnMzY3JldA==")
+    shown = client.get("/api/errors").text + client.get("/ui").text
+    assert "s3cret" not in shown
+    assert "czNj" not in shown
+    _, error = client.get("/api/errors").json()["errors"]
     assert error["context"]["inner"][0]["n"] == 1
 
 
@@ -146,7 +154,33 @@ def test_a_bad_question_is_refused_by_name(client: TestClient, query: str) -> No
     answer = client.get(f"/api/errors?{query}")
     assert answer.status_code == 400
     assert query.partition("=")[0] in answer.json()["error"]
-    assert client.get(f"/ui?{query}").status_code == 400 or query.startswith("limit")
+    assert client.get(f"/ui?{query}").status_code == 400
+
+
+@pytest.mark.parametrize(
+    ("path", "cure"),
+    [
+        ("/api/errors?sevice=x", "did you mean service?"),
+        ("/api/errors?page=2", "there are service, level, error_type, limit, offset"),
+        ("/api/stats?service=x", "nothing can be asked for here"),
+        ("/ui?limit=5", "there are service, level, error_type, offset"),
+    ],
+)
+def test_a_question_with_an_unknown_name_is_refused(
+    client: TestClient, path: str, cure: str
+) -> None:
+    """Else it would be answered as if the name were not there."""
+    answer = client.get(path)
+    assert answer.status_code == 400
+    assert cure in answer.text
+
+
+def test_a_browser_is_refused_in_a_page(client: TestClient) -> None:
+    answer = client.get("/ui?offset=<b>")
+    assert answer.status_code == 400
+    assert answer.headers["content-type"].startswith("text/html")
+    assert "offset=&#39;&lt;b&gt;&#39; is not accepted" in answer.text
+    assert 'href="ui"' in answer.text
 
 
 def test_one_that_is_not_there(client: TestClient) -> None:
@@ -167,6 +201,22 @@ def test_they_are_there_after_a_restart(file: Path, clock: VirtualClock) -> None
         post(client)
     with door(file, clock) as client:
         assert client.get("/api/stats").json()["total_errors"] == 1
+
+
+def test_they_are_counted_again_only_when_there_are_others(file: Path, clock: VirtualClock) -> None:
+    book = SqliteErrorBook(file)
+    counts: list[str] = []
+    book._file.set_trace_callback(lambda said: counts.extend([said] * ("group by" in said)))
+    with TestClient(application(book, clock, hosts=["testserver"])) as client:
+        for path in ("/", "/ui", "/ui?level=error", "/api/stats"):
+            assert client.get(path).status_code == 200
+        assert len(counts) == 3, "by level, by service and by type"
+        post(client)
+        assert client.get("/api/stats").json()["total_errors"] == 1
+        with door(file, clock) as another:
+            post(another)
+        assert client.get("/api/stats").json()["total_errors"] == 2
+        assert len(counts) == 9
 
 
 def test_many_at_once(client: TestClient) -> None:

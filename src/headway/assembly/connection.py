@@ -6,6 +6,7 @@ from typing import Any, Self
 
 from headway.assembly.engine import open_engine
 from headway.assembly.retrying import CHANCE, CLOCK
+from headway.core.lifecycle import Lifecycle, State
 from headway.core.writes import Document
 from headway.ports.places import Count
 from headway.runtime.failed import FailedQueues
@@ -49,6 +50,14 @@ class Connection:
     ) -> Sequence[Document]:
         """Give documents whose fields hold these values, in the order of their ids."""
         return await self._engine.documents.find(collection, where or {}, limit)
+
+    async def tally(self, lifecycle: Lifecycle) -> Mapping[str, int]:
+        """Count the documents of a collection by their state: `pending`, `processed`, `failed`.
+
+        The store counts, and reads no document for it. States in which there is none are left out.
+        """
+        counted = await self._engine.documents.tally(lifecycle)
+        return {state.value: counted[state] for state in State if counted.get(state)}
 
     async def count(self) -> Count:
         """Count where everything is."""

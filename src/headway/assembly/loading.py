@@ -50,7 +50,8 @@ def _load(name: str) -> list[Service]:
                 f"{name!r} is no service{_meant(module, attribute)}; name it as MODULE:SERVICE"
             )
         return [value]
-    services = [value for value in vars(module).values() if isinstance(value, Service)]
+    every = (getattr(module, each, None) for each in _named_in(module))
+    services = [value for value in every if isinstance(value, Service)]
     if not services:
         raise ConfigurationError(
             f"{place!r} holds no service: make one with Service(...) and name it as MODULE:SERVICE"
@@ -79,8 +80,16 @@ def _module(name: str, place: str) -> ModuleType:
         ) from None
 
 
+def _named_in(module: ModuleType) -> Iterable[str]:
+    """Name what a module holds, and what it makes when it is asked for (`__all__`)."""
+    return dict.fromkeys([*vars(module), *getattr(module, "__all__", ())])
+
+
 def _meant(module: ModuleType, attribute: str) -> str:
-    known = [key for key, value in vars(module).items() if isinstance(value, Service)]
+    there = vars(module)
+    known = [
+        key for key in _named_in(module) if key not in there or isinstance(there[key], Service)
+    ]
     close = get_close_matches(attribute, known, n=1)
     if close:
         return f", did you mean {module.__name__}:{close[0]}?"

@@ -1,11 +1,16 @@
 """Who is told of errors, as ERROR_REPORTER_TYPE says."""
 
+import socket
+from contextlib import suppress
+from pathlib import Path
+
 from headway.adapters.reporting.http import URL, HttpReporter
 from headway.adapters.reporting.log import LogReporter
 from headway.adapters.reporting.silent import NoReporter
 from headway.assembly.retrying import CLOCK
-from headway.assembly.settings import environment
+from headway.assembly.settings import bus_url, environment
 from headway.core.errors import ConfigurationError
+from headway.core.secrets import hidden
 from headway.ports.reporter import ErrorReporter
 from headway.runtime.reporting import Reporting
 
@@ -20,6 +25,11 @@ def error_reporter() -> ErrorReporter:
     ERROR_REPORTER_TYPE is `http`, the default: reports go to the page of errors (`headway ui`) at
     ERROR_REPORTER_URL. Or it is `log`, for the logger `headway.errors`, or `noop`.
     """
+    return reporter_beside(None)
+
+
+def reporter_beside(bus: str | None) -> ErrorReporter:
+    """Give it for what runs on this bus, which its reports name; None: the one that is set."""
     settings = environment()
     given = settings.get(SETTING, "").strip() or DEFAULT
     match given.lower():
@@ -28,5 +38,17 @@ def error_reporter() -> ErrorReporter:
         case "log":
             return Reporting(LogReporter())
         case "http":
-            return Reporting(HttpReporter(CLOCK, settings.get(ADDRESS, "").strip() or URL))
+            url = settings.get(ADDRESS, "").strip() or URL
+            return Reporting(HttpReporter(CLOCK, url, origin=_origin(bus)))
     raise ConfigurationError(f"{SETTING}={given!r} is not accepted: use http, log or noop")
+
+
+def _origin(bus: str | None) -> dict[str, str]:
+    """Say where the reports come from; a file that is the bus is named from the folder."""
+    origin = {"host": socket.gethostname()}
+    # Who runs on a bus says what is wrong with it; whoever only reports needs none, and no folder.
+    with suppress(OSError):
+        origin["folder"] = str(Path.cwd())
+    with suppress(ConfigurationError):
+        origin["bus"] = hidden(bus or bus_url())
+    return origin

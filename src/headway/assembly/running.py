@@ -7,7 +7,7 @@ import socket
 from collections.abc import Callable, Mapping
 
 from headway.assembly.engine import open_engine
-from headway.assembly.reporting import error_reporter
+from headway.assembly.reporting import reporter_beside
 from headway.assembly.retrying import CHANCE, CLOCK, LOGS
 from headway.assembly.settings import retry_config, sweep_settings
 from headway.assembly.signals import obeying
@@ -43,7 +43,7 @@ async def run_services(
     retry = retry_config()
     observers: list[Observer] = [
         LOGS,
-        ReportObserver(error_reporter()),
+        ReportObserver(reporter_beside(bus)),
         *([observer] if observer else []),
     ]
     engine = open_engine(bus)

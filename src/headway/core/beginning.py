@@ -104,6 +104,8 @@ class Beginning:
     """A person sent it again, and knew what became of the document since."""
     again: bool = False
     """It has begun before, as far as anybody knows: another operation may have begun since."""
+    orphaned: bool = False
+    """Whoever had it in hand can commit no more, so the leases that it left hold nobody up."""
 
 
 class How(StrEnum):
@@ -224,5 +226,7 @@ def _was_claimed_for(document: Document, beginning: Beginning) -> bool:
 
 def _is_held(document: Document, beginning: Beginning) -> bool:
     if document.get(LEASE_TOKEN) in (beginning.token, WAITING):
+        return False
+    if beginning.orphaned and document.get(LAST_OPERATION) == beginning.operation:
         return False
     return lease_runs(document, beginning.lifecycle, beginning.now)

@@ -1,41 +1,49 @@
 """A report of an error, as any service may send it in."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Sequence
 from datetime import datetime
+from difflib import get_close_matches
 from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
 
-from headway.core.secrets import hidden
+from headway.core.secrets import hidden, without_secrets
 
 Level = Literal["error", "warning", "critical", "info"]
 LEVELS: tuple[Level, ...] = ("critical", "error", "warning", "info")
-_NAME = Meta(min_length=1, max_length=200)
+_LONGEST_NAME = 200
+_NAME = Meta(min_length=1, max_length=_LONGEST_NAME)
 _LONGEST_MESSAGE = 10_000
 _LONGEST_TRACE = 100_000
+_LONGEST_CONTEXT = 50_000
+"""In bytes of JSON."""
 _CUT = " ... (cut)"
-_DEEPEST = 20
+_UNKNOWN = re.compile(r"unknown field `([^`]{0,100})`")
 
 
-class ErrorReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What a service says of an error. Fields that we do not know are left out."""
+class ErrorReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a service says of an error. A field that we do not know would be lost: it is refused."""
 
     service: Annotated[str, _NAME]
     level: Level
     message: Annotated[str, Meta(min_length=1)]
-    error_type: Annotated[str, Meta(max_length=200)] | None = None
+    error_type: Annotated[str, Meta(max_length=_LONGEST_NAME)] | None = None
     stack_trace: str | None = None
     context: dict[str, Any] | None = None
 
     def fit_to_keep(self) -> "ErrorReport":
         """Give the report without passwords, and with texts of a bearable length."""
         trace = None if self.stack_trace is None else _kept(self.stack_trace, _LONGEST_TRACE)
+        kind = None if self.error_type is None else hidden(self.error_type)[:_LONGEST_NAME]
         return msgspec.structs.replace(
             self,
+            service=hidden(self.service)[:_LONGEST_NAME],
+            error_type=kind,
             message=_kept(self.message, _LONGEST_MESSAGE),
             stack_trace=trace,
-            context=None if self.context is None else _without_secrets(self.context),
+            context=None if self.context is None else _kept_context(self.context),
         )
 
 
@@ -51,6 +59,20 @@ class KeptError(msgspec.Struct, frozen=True, kw_only=True):
         at = self.timestamp.isoformat().replace("+00:00", "Z")
         values = msgspec.structs.asdict(self.report)
         return {"error_id": self.error_id, "timestamp": at, **values}
+
+    def flat_within(self, size: int) -> dict[str, Any]:
+        """Give it so; if that has more bytes, with the beginnings of what is long."""
+        whole = self.flat()
+        if len(msgspec.json.encode(whole)) <= size:
+            return whole
+        # An eighth each: a character has several bytes, and more if JSON has to escape it.
+        longest, end = size // 8, f" ... (cut: see /api/errors/{self.error_id})"
+        for name in ("message", "stack_trace"):
+            if whole[name] is not None:
+                whole[name] = _cut(whole[name], longest, end)
+        if whole["context"] is not None:
+            whole["context"] = _cut_context(whole["context"], longest, end)
+        return whole
 
 
 class ErrorStats(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,29 +96,43 @@ def read_report(body: bytes) -> ErrorReport:
     """Read a report as it came in; ValueError says what is wrong with it."""
     try:
         return msgspec.json.decode(body, type=ErrorReport).fit_to_keep()
+    except msgspec.ValidationError as error:
+        raise ValueError(_unknown_field(error)) from None
     except (msgspec.MsgspecError, RecursionError) as error:
         raise ValueError(str(error)) from None
 
 
 def _kept(text: str, longest: int) -> str:
-    shorter = text if len(text) <= longest else text[:longest] + _CUT
-    return hidden(shorter)
+    # Cut last: half a password is not known for one.
+    return _cut(hidden(text), longest, _CUT)
 
 
-def _without_secrets(value: Any, depth: int = 0, name: str = "") -> Any:
-    """Hide secrets by what they are named and by what they look like, at any depth."""
-    if depth > _DEEPEST:
-        return "..."
-    match value:
-        case Mapping():
-            return {
-                key: _without_secrets(inner, depth + 1, str(key)) for key, inner in value.items()
-            }
-        case list():
-            return [_without_secrets(inner, depth + 1, name) for inner in value]
-        case str():
-            # A name and its value, side by side, are what `hidden` knows a secret by.
-            before = f"{name}="
-            return hidden(before + value).removeprefix(before) if name else hidden(value)
-        case _:
-            return value
+def _kept_context(context: dict[str, Any]) -> dict[str, Any]:
+    return _cut_context(without_secrets(context), _LONGEST_CONTEXT, _CUT)
+
+
+def _cut(text: str, longest: int, end: str) -> str:
+    return text if len(text) <= longest else text[:longest] + end
+
+
+def _cut_context(context: dict[str, Any], longest: int, end: str) -> dict[str, Any]:
+    """Give a context, or the beginning of it as text under the one name `cut`."""
+    body = msgspec.json.encode(context)
+    if len(body) <= longest:
+        return context
+    return {"cut": body[:longest].decode(errors="ignore") + end}
+
+
+def _unknown_field(error: msgspec.ValidationError) -> str:
+    """Say what is wrong, and of a field that we do not know, which one may be meant."""
+    unknown = _UNKNOWN.search(str(error))
+    if unknown is None:
+        return str(error)
+    fields = [each.name for each in msgspec.structs.fields(ErrorReport)]
+    return f"{unknown[1]!r} is no field of a report: {cure_of_name(unknown[1], fields)}"
+
+
+def cure_of_name(name: str, names: Sequence[str]) -> str:
+    """Name what may have been meant, or all that there are."""
+    near = get_close_matches(name.lower(), names, n=1)
+    return f"did you mean {near[0]}?" if near else f"there are {', '.join(names)}"

@@ -8,7 +8,8 @@
 `processing` is read as pending and never written: what crashes in it would stay in it.
 """
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -16,6 +17,9 @@ from typing import Any
 
 from headway.core.document import (
     ATTEMPT_COUNT,
+    CLAIM_BEFORE,
+    CLAIM_TOKEN,
+    CLAIM_UNTIL,
     CREATED_AT,
     LAST_ATTEMPT_TIME,
     LAST_ERROR,
@@ -23,6 +27,8 @@ from headway.core.document import (
     LEASE_TOKEN,
     LEASE_UNTIL,
     STATUS,
+    SWEEP_GENERATION,
+    WAITING,
     moment,
 )
 from headway.core.errors import ConfigurationError
@@ -144,12 +150,45 @@ class Lifecycle:
             fields[self.flag] = False
         return {**fields, **document}
 
+    def anew(self) -> Document:
+        """What a document is changed to when it has more to go through than before.
+
+        For a handler that gives finished work a further part, together with the event about it.
+        """
+        changes: Document = {
+            STATUS: State.PENDING.value,
+            ATTEMPT_COUNT: 0,
+            LAST_ATTEMPT_TIME: None,  # or sweepers would leave it for a day to whoever had it last
+            LAST_ERROR: None,
+            # What sweepers counted was about what is over: they have sent nothing that is newer.
+            SWEEP_GENERATION: 0,
+            CLAIM_TOKEN: None,
+            CLAIM_UNTIL: None,
+            CLAIM_BEFORE: None,
+        }
+        if self.flag is not None:
+            changes |= {self.flag: False, LAST_FAILED_AT: None}
+        return changes
+
     def on_success(self) -> Document:
         """What a document is changed to when its work is done."""
         changes: Document = {STATUS: self.processed}
         if self.flag is not None:
             changes[self.flag] = True
         return self._let_go(changes)
+
+    def on_wait(self, until: datetime) -> Document:
+        """What a document is changed to when it only waits for what others are at.
+
+        Nothing is counted against it. Sweepers leave it alone until then; whoever gets an event
+        about it begins at once.
+        """
+        return {
+            STATUS: State.PENDING.value,
+            ATTEMPT_COUNT: 0,
+            LEASE_TOKEN: WAITING,
+            LEASE_UNTIL: instant(until),
+        }
 
     def on_failure(self, error_type: str, message: str, now: datetime) -> Document:
         """What a document is changed to when its event ended as a letter."""
@@ -166,6 +205,16 @@ class Lifecycle:
         if self.lease is not None:
             changes.update({LEASE_TOKEN: None, LEASE_UNTIL: None})
         return changes
+
+
+def by_state(
+    lifecycle: Lifecycle, alike: Iterable[tuple[Mapping[str, Any], int]]
+) -> dict[State, int]:
+    """Count documents by their state, given what decides it and how many have that in common."""
+    counted: Counter[State] = Counter()
+    for document, count in alike:
+        counted[lifecycle.state(document)] += count
+    return dict(counted)
 
 
 ATTEMPTS = {"archives": 3, "messages": 3, "chunks": 5, "threads": 5}

@@ -1,7 +1,12 @@
-"""Tracebacks as text, and quickly: a thousand events that fail alike have the same stack."""
+"""Tracebacks as text, and quickly: a thousand events that fail alike have the same stack.
+
+They go to logs and letters, so passwords in them are hidden.
+"""
 
 import traceback
 from types import CodeType, TracebackType
+
+from headway.core.secrets import hidden
 
 _Stack = tuple[tuple[CodeType, int, int], ...]
 """Each frame's code, instruction and line: two stacks with the same are written the same."""
@@ -19,9 +24,9 @@ _known: dict[_Stack, str] = {}
 
 
 def trace(error: BaseException) -> str:
-    """Write an exception with its stack and its causes, as Python does."""
+    """Write an exception with its stack and its causes, as Python does, but without passwords."""
     try:
-        return _chain(error, _LONGEST_CHAIN) or "".join(traceback.format_exception(error))
+        return _chain(error, _LONGEST_CHAIN) or hidden("".join(traceback.format_exception(error)))
     except Exception as second:  # noqa: BLE001 (an exception can be made so that it cannot be shown)
         return f"(it cannot be shown: {type(second).__name__})"
 
@@ -37,7 +42,7 @@ def _chain(error: BaseException, depth: int) -> str | None:
     if first is None:
         return None
     stack = "" if error.__traceback__ is None else _HEAD + _written(error.__traceback__)
-    return (first + link if first else "") + stack + _last_line(error)
+    return (first + link if first else "") + stack + hidden(_last_line(error))
 
 
 def _last_line(error: BaseException) -> str:
@@ -64,5 +69,5 @@ def _written(trace: TracebackType) -> str:
     if known is None:
         if len(_known) >= _MOST_STACKS:
             _known.clear()
-        known = _known[stack] = "".join(traceback.format_tb(trace))
+        known = _known[stack] = hidden("".join(traceback.format_tb(trace)))
     return known

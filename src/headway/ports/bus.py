@@ -81,10 +81,13 @@ class Parked:
 
 @dataclass(frozen=True, slots=True)
 class HandedBack:
-    """Ready again at once, in its old place and as it was: nothing happened to it.
+    """Ready again, as it was: nothing happened to it, and its returns stay counted.
 
     If it had been begun as a suspect, that begin is taken back.
     """
+
+    due: datetime | None = None
+    """Not before this; None: at once, and in its old place."""
 
 
 Then = Done | Later | Parked | HandedBack

@@ -6,6 +6,7 @@ from typing import Any, Protocol
 
 from headway.core.beginning import Beginning, Begun, How
 from headway.core.document import LEASE_UNTIL
+from headway.core.lifecycle import Lifecycle, State
 from headway.core.travel import instant
 from headway.core.writes import Document
 
@@ -29,6 +30,10 @@ class Documents(Protocol):
         self, collection: str, where: Mapping[str, Any], limit: int
     ) -> Sequence[Document]:
         """Give documents whose fields hold these values, in the order of their ids."""
+        ...
+
+    async def tally(self, lifecycle: Lifecycle) -> Mapping[State, int]:
+        """Count the documents of a collection by their state, without reading them here."""
         ...
 
     async def begin(self, beginnings: Sequence[Beginning]) -> Sequence[Mapping[str, Begun]]:

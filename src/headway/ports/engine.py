@@ -36,6 +36,8 @@ class Engine:
     records: DoneRecords
     documents: Documents
     places: Places
+    one_commit: bool = False
+    """True: whoever has lost a delivery cannot commit its documents either."""
     has_store: bool = True
     """False: nothing remembers what was done. It is at least once, and nothing can be written."""
     open_store: Callable[[], Awaitable[None]] | None = None

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import partial
 
 from headway.core.beginning import Beginning, Begun, How
 from headway.core.catalogue import EVERYTHING
@@ -14,6 +15,7 @@ from headway.ports.engine import Engine
 from headway.ports.records import is_same_or_done, key_after
 from headway.runtime.attempt import Attempt, Ending
 from headway.runtime.lease_keeping import LeaseKeeper
+from headway.runtime.persistence import Persistent
 from headway.runtime.recover import Recovery
 
 CONDEMNED_AFTER = 2
@@ -42,11 +44,13 @@ class Admission:
         engine: Engine,
         clock: Clock,
         leases: LeaseKeeper,
+        persistent: Persistent,
     ) -> None:
-        self._leases = leases
         self._recoveries = recoveries
         self._engine = engine
         self._clock = clock
+        self._leases = leases
+        self._persistent = persistent
 
     async def admit(self, taken: Sequence[Delivery]) -> Admitted:
         admitted = Admitted()
@@ -124,12 +128,19 @@ class Admission:
         Otherwise that would be left pending, with its work done. Where it is somebody else's by
         now, or still not there, nothing changes.
         """
-        beginning = self._beginning(attempt, self._clock.now())
-        late = replace(beginning, ids=attempt.missing)
-        (answer,) = await self._engine.documents.begin([late])
+        answer = await self._persistent.ask(
+            "begin with what came late", partial(self._begin_late, attempt)
+        )
+        if attempt.unfit is not None:
+            raise attempt.unfit
         attempt.documents += _ids(answer, How.BEGUN)
         attempt.missing = tuple(one for one in attempt.missing if one not in answer)
         self._leases.keep(attempt)
+
+    async def _begin_late(self, attempt: Attempt) -> Mapping[str, Begun]:
+        beginning = self._beginning(attempt, self._clock.now())
+        (answer,) = await self._ask([attempt], [replace(beginning, ids=attempt.missing)])
+        return answer
 
     def _beginning(self, attempt: Attempt, now: datetime) -> Beginning:
         subscription, travel = attempt.subscription, attempt.travel
@@ -143,6 +154,7 @@ class Admission:
             token="" if lifecycle.lease is None else self._token(attempt),
             deliberate=travel.requeues > 0,
             again=_has_begun(attempt),
+            orphaned=self._engine.one_commit and attempt.delivery.returns > 0,
         )
 
     def _token(self, attempt: Attempt) -> str:

@@ -51,6 +51,9 @@ class BlockingWork:
     ) -> None:
         self._work.publish(event_type, data, event_id=event_id, version=version)
 
+    def put_off(self, document_id: str) -> None:
+        self._work.put_off(document_id)
+
     def transaction(self, body: TransactionBody) -> None:
         self._work.transaction(body)
 

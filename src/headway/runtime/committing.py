@@ -181,31 +181,41 @@ class Committer:
     def _refused(self, ending: Ending, error: Exception | None) -> None:
         attempt = ending.attempt
         assert error is not None  # noqa: S101 (a refusal says why)
-        if attempt is not None and isinstance(error, KeyTakenError):
+        if attempt is None:
+            self._without_status(ending, error)
+        elif isinstance(error, KeyTakenError):
             # Read again it finds the record of that work, and goes by another key.
             self.put(ending.recovery.handed_back(attempt))
-            return
-        if attempt is not None and _is_lease_lost(error, attempt):
-            # The same event is in other hands too. What comes of that is seen a lease later: it has
-            # been done, or waits for them.
-            self._tell(_in_vain(attempt, Outcome.LOST))
-            lifecycle = attempt.subscription.lifecycle
-            lease = lifecycle.lease if lifecycle is not None else None
-            until = self._clock.now() + (lease or timedelta())
-            self.put(ending.recovery.postponed(attempt, until))
-            return
-        if attempt is not None and _is_overtaken(error, attempt):
+        elif _is_lease_lost(error, attempt):
+            self._lease_lost(ending, attempt)
+        elif _is_overtaken(error, attempt):
             self._overtaken(ending, attempt, error.document)
-            return
-        if attempt is None or not ending.handled:
-            # Only the status of a document can be refused here: it has gone, or is nobody's.
-            self.put(ending.recovery.without_status(ending, _refused_one(error, ending)))
-            return
-        if _is_nobodys(error, attempt):
+        elif not ending.handled:
+            self._without_status(ending, error)
+        elif _is_nobodys(error, attempt):
             # Counted: a handler that does so itself would do it for ever.
             replaced = DocumentReplacedError(error.collection, error.document)
             self.put(ending.recovery.failed(attempt, replaced, self._clock.now()))
-            return
+        else:
+            self._not_committed(ending, attempt, error)
+
+    def _without_status(self, ending: Ending, error: Exception) -> None:
+        """Only the status of a document can be refused here: it has gone, or is nobody's."""
+        self.put(ending.recovery.without_status(ending, _refused_one(error, ending)))
+
+    def _lease_lost(self, ending: Ending, attempt: Attempt) -> None:
+        """The same event is in other hands too.
+
+        What comes of that is seen a lease later: it has been done, or waits for them.
+        """
+        self._tell(_in_vain(attempt, Outcome.LOST))
+        lifecycle = attempt.subscription.lifecycle
+        lease = lifecycle.lease if lifecycle is not None else None
+        until = self._clock.now() + (lease or timedelta())
+        self.put(ending.recovery.postponed(attempt, until))
+
+    def _not_committed(self, ending: Ending, attempt: Attempt, error: Exception) -> None:
+        """Run the handler again if another commit came first; all else is a failure of its own."""
         attempt.reruns += 1
         conflict = TRANSACTIONS.classify(error).error_type == CONFLICT
         if conflict and attempt.reruns < _RERUNS:

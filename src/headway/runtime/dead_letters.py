@@ -1,10 +1,11 @@
 """The end without success: a letter, a record that it ended so, and one event that tells others."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
 from headway.core.action import Reason
+from headway.core.beginning import waits_until
 from headway.core.document import LAST_OPERATION, LEASE_TOKEN
 from headway.core.event import DoneKey
 from headway.core.facts import DeadLettered
@@ -59,7 +60,7 @@ def dead(
             ended=Ended.FAILED,
             at=now,
         ),
-        writes=status_writes(attempt, error, now),
+        writes=status_writes(attempt, now, error),
         outgoing=failed_event(attempt, travel, error, now),
         letter=letter,
         failed_queue=recovery.service.failed_queue,
@@ -115,7 +116,7 @@ def unread(
 
 
 def status_writes(
-    attempt: Attempt, error: BaseException | None = None, now: datetime | None = None
+    attempt: Attempt, now: datetime, error: BaseException | None = None
 ) -> tuple[Write, ...]:
     """Set the status of the documents that an event has begun to work on, where they are its own.
 
@@ -124,15 +125,21 @@ def status_writes(
     lifecycle = attempt.subscription.lifecycle
     if lifecycle is None:
         return ()
-    if error is None or now is None:
+    put_off: Collection[str] = ()
+    if error is None:
         changes = lifecycle.on_success()
+        put_off = () if attempt.buffer is None else attempt.buffer.put_off
     else:
         message = hidden(words(error))[:LONGEST_MESSAGE]
         changes = lifecycle.on_failure(type(error).__name__, message, now)
     expect = {LAST_OPERATION: attempt.travel.operation}
     if attempt.token:
         expect[LEASE_TOKEN] = attempt.token  # after it: whose it is says more than who lost it
-    return tuple(Update(lifecycle.collection, each, changes, expect) for each in attempt.documents)
+    waits = lifecycle.on_wait(waits_until(lifecycle, now, now)) if put_off else changes
+    return tuple(
+        Update(lifecycle.collection, each, waits if each in put_off else changes, expect)
+        for each in attempt.documents
+    )
 
 
 def _letter(

@@ -248,12 +248,13 @@ class FailedQueues:
         finally:
             if not report.dry_run:
                 _LOG.info(
-                    "%s of %s by %s: %d of %d letters (%s), %s",
+                    "%s of %s by %s: %d of %d %s (%s), %s",
                     report.what,
                     report.queue,
                     shown(self._who),
                     report.done,
                     len(report.chosen),
+                    "letter" if len(report.chosen) == 1 else "letters",
                     shown(which),
                     ended,
                     extra={

@@ -60,7 +60,7 @@ def _in_own_words(made_by: FailedData, ended: Event, usual: Event) -> bytes | No
 
 def _about(attempt: Attempt) -> dict[str, Any]:
     """Give the fields of the data that name what the event was about."""
-    names = [attempt.subscription.dedup]
+    names: list[object] = [attempt.subscription.dedup]
     if attempt.subscription.documents is not None:
         names.append(attempt.subscription.documents[1])
     data = attempt.event.data

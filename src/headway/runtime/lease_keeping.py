@@ -92,8 +92,9 @@ class LeaseKeeper:
                     "Leases on %s were not renewed: %s: %s", collection, type(error).__name__, error
                 )
                 continue
-            # What has ended meanwhile bears no lease, and needs none.
-            held = len(its.items() & self._tokens().get((collection, lease), {}).items())
+            # What has ended, or is just being committed, may bear no lease any more.
+            running = self._tokens(running=True).get((collection, lease), {})
+            held = len(its.items() & running.items())
             if renewed < held:
                 _LOG.warning(
                     "Leases on %s: %d of %d were not renewed, because another program keeps the "
@@ -103,10 +104,10 @@ class LeaseKeeper:
                     held,
                 )
 
-    def _tokens(self) -> dict[tuple[str, timedelta], dict[str, str]]:
-        """Give what is in hand, by collection and lease."""
+    def _tokens(self, *, running: bool = False) -> dict[tuple[str, timedelta], dict[str, str]]:
+        """Give what is in hand, by collection and lease; or only that whose handler still runs."""
         with self._lock:
-            held = list(self._held.values())
+            held = [each for each in self._held.values() if each.ended is None or not running]
         tokens: dict[tuple[str, timedelta], dict[str, str]] = {}
         for attempt in held:
             lifecycle = attempt.subscription.lifecycle

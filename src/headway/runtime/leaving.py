@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from headway.core.beginning import waits_until
-from headway.ports.bus import Later, Parked
+from headway.ports.bus import HandedBack, Later, Parked, Then
 from headway.ports.clock import Clock
 from headway.ports.documents import Documents
 from headway.runtime.attempt import Ending
@@ -39,9 +39,7 @@ class Leaving:
             )
             if lifecycle is None or not attempt.documents:
                 continue
-            # Whatever is parked waits for a probe that may be another event.
-            due = None if isinstance(then, Parked) else then.due if isinstance(then, Later) else now
-            key = lifecycle.collection, waits_until(lifecycle, due, now)
+            key = lifecycle.collection, waits_until(lifecycle, _due(then, now), now)
             tokens.setdefault(key, {}).update(dict.fromkeys(attempt.documents, attempt.token))
         for (collection, until), its in tokens.items():
             try:
@@ -51,3 +49,14 @@ class Leaving:
                 _LOG.warning(
                     "Leases on %s were not let go: %s: %s", collection, type(error).__name__, error
                 )
+
+
+def _due(then: Then, now: datetime) -> datetime | None:
+    """Say when an event comes again; None: nobody knows."""
+    match then:
+        case Parked():  # it waits for a probe that may be another event
+            return None
+        case Later(due=due) | HandedBack(due=datetime() as due):
+            return due
+        case _:
+            return now

@@ -122,7 +122,7 @@ class Recovery:
         assert buffer is not None  # noqa: S101 (it was there for the handler)
         writes = buffer.writes
         if attempt.documents:
-            writes = [*writes, *status_writes(attempt)]
+            writes = [*writes, *status_writes(attempt, now)]
         unit = Unit(
             delivery=attempt.delivery,
             then=_DONE,
@@ -189,7 +189,8 @@ class Recovery:
 
     def postponed(self, attempt: Attempt, until: datetime) -> Ending:
         """Somebody else has one of its documents in hand: let it wait, and count nothing."""
-        return Ending(_moved(attempt, Later(until, attempt.travel)), self, attempt)
+        # Nor is anything forgotten: if that was its own worker, which died, it may be a crash loop.
+        return Ending(_moved(attempt, HandedBack(until)), self, attempt)
 
     def handed_back(self, attempt: Attempt) -> Ending:
         """Nothing has happened to it."""

@@ -23,6 +23,8 @@ from headway.ports.bus import Queue
 Handler = Callable[..., Any]
 H = TypeVar("H", bound=Handler)
 Dedup = str | Callable[[Event], str]
+Named = str | Callable[[Event], Sequence[str]]
+"""Says which documents an event is about: the field of its data, or a function of the event."""
 Rebuild = Callable[[Document], Any]
 """Makes the data of an event from the document that the event is about."""
 FailedData = Callable[[Event, dict[str, Any]], Any]
@@ -48,7 +50,7 @@ class Subscription:
     failed: str | None = None
     failed_data: FailedData | None = None
     dedup: Dedup | None = None
-    documents: tuple[str, str] | None = None
+    documents: tuple[str, Named] | None = None
     lifecycle: Lifecycle | None = None
     """Of the documents, where the event is about any."""
     rebuild: Rebuild | None = None
@@ -68,7 +70,12 @@ class Subscription:
 
     def ids(self, event: Event) -> list[str]:
         """Give the ids of the documents that an event is about."""
-        return [] if self.documents is None else _ids(event.data, self.documents[1])
+        if self.documents is None:
+            return []
+        named = self.documents[1]
+        if not callable(named):
+            return _ids(event.data, named)
+        return _checked_ids(named(event), "documents=")
 
 
 @dataclass(eq=False)
@@ -120,7 +127,7 @@ class Service:
         failed: str | None = None,
         failed_data: FailedData | None = None,
         dedup: Dedup | None = None,
-        documents: tuple[str, str] | None = None,
+        documents: tuple[str, Named] | None = None,
         rebuild: Rebuild | None = None,
         data: type | None = None,
         queue: str | None = None,
@@ -135,9 +142,9 @@ class Service:
                 or if it raises, the data is the facts.
             dedup: Field of the data that holds the ids by which work is recognised, or a function
                 of the event that gives the key. Without it, the event's own id.
-            documents: Collection, and the field of the data that holds the ids of its documents:
-                their attempts are counted and their status is set, and a sweep finds those that
-                are stuck.
+            documents: Collection, and the field of the data that holds the ids of its documents,
+                or a function of the event that gives them: their attempts are counted and their
+                status is set, and a sweep finds those that are stuck.
             rebuild: Makes the data of such an event from a stuck document; without it, the data
                 is that field with the document's id.
             data: A msgspec Struct (or another type that msgspec knows) for the event's data.
@@ -155,6 +162,12 @@ class Service:
             raise ConfigurationError(
                 f"rebuild={rebuild!r} is not accepted for {event_type} without documents=: say "
                 "which documents it is about"
+            )
+        if rebuild is None and documents is not None and callable(documents[1]):
+            raise ConfigurationError(
+                f"documents=({documents[0]!r}, {documents[1]!r}) is not accepted for {event_type} "
+                "without rebuild=: which field holds their ids is not known, so say how an event "
+                "is made from a document"
             )
         if failed_data is not None:
             _check_failed_data(failed_data, event_type, failed)
@@ -265,8 +278,12 @@ def _checked_key(key: object) -> str:
 
 def _ids(data: Any, name: str) -> list[str]:
     found = data.get(name) if isinstance(data, dict) else getattr(data, name, None)
+    return _checked_ids(found, f"data.{name}")
+
+
+def _checked_ids(found: object, where: str) -> list[str]:
     if isinstance(found, str | int):
         return [str(found)]
     if not isinstance(found, list | tuple) or not found:
-        raise ValueError(f"data.{name} should hold the ids that name the work, not {found!r:.80}")
+        raise ValueError(f"{where} should hold the ids that name the work, not {found!r:.80}")
     return [str(each) for each in found]

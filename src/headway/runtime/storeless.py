@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 from headway.core.beginning import Beginning, Begun
 from headway.core.errors import ConfigurationError, UnsendableError
 from headway.core.letter import Letter
+from headway.core.lifecycle import Lifecycle, State
 from headway.core.writes import Document
 from headway.ports.bus import Bus, Delivery, HandedBack, Message, Then
 from headway.ports.commit import COMMITTED, LOST, Finish, Outcome, Unit
@@ -112,6 +113,9 @@ class NoDocuments:
         self, collection: str, _where: Mapping[str, Any], _limit: int
     ) -> Sequence[Document]:
         self._refuse(collection)
+
+    async def tally(self, lifecycle: Lifecycle) -> Mapping[State, int]:
+        self._refuse(lifecycle.collection)
 
     async def begin(self, beginnings: Sequence[Beginning]) -> Sequence[Mapping[str, Begun]]:
         self._refuse(beginnings[0].lifecycle.collection if beginnings else "")

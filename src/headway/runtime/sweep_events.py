@@ -70,7 +70,8 @@ def _data(target: Target, document: Document) -> Any:
 def _check_about(target: Target, document: Document, ids: list[str]) -> None:
     """One attempt at one document is one operation, so the event must be about it alone."""
     if ids != [str(document[ID])]:
+        named = repr(target.field) if callable(target.field) else f"data.{target.field}"
         raise ValueError(
-            f"the event is about {ids[:3]!r} by data.{target.field}, and not about this document: "
+            f"the event is about {ids[:3]!r} by {named}, and not about this document: "
             "rebuild= should give the data of an event for the one document that it is given"
         )

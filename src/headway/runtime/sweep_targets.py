@@ -9,7 +9,7 @@ from headway.core.sweep import SweepRule
 from headway.core.sweep_settings import SweepSettings
 from headway.ports.bus import Queue
 from headway.runtime.fitness import refuse_misspelt
-from headway.runtime.service import Service, Subscription
+from headway.runtime.service import Named, Service, Subscription
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,8 +17,8 @@ class Target:
     """One collection, the rule for its documents, and who works on them."""
 
     subscription: Subscription
-    field: str
-    """Of the event's data, which holds the ids of its documents."""
+    field: Named
+    """Of the event's data, which holds the ids of its documents; or a function that gives them."""
     rule: SweepRule
     queue: Queue
 

@@ -55,7 +55,9 @@ class Around:
 class Buffer:
     """What has been written and published so far."""
 
-    __slots__ = ("around", "bodies", "key", "lifecycles", "outgoing", "over", "store", "writes")
+    __slots__ = (
+        "around", "bodies", "key", "lifecycles", "outgoing", "over", "put_off", "store", "writes"
+    )  # fmt: skip
 
     def __init__(self, key: str, around: "Around", lifecycles: Mapping[str, Lifecycle]) -> None:
         self.key = key
@@ -67,6 +69,7 @@ class Buffer:
         self.writes: list[Write] = []
         self.outgoing: list[Message] = []
         self.bodies: list[TransactionBody] = []
+        self.put_off: set[str] = set()
 
     def check(self) -> None:
         if self.over:
@@ -125,6 +128,17 @@ class Work:
         buffer.outgoing.append(
             Message(body=body, travel=Travel(operation=short_name(named)), event_type=event_type)
         )
+
+    def put_off(self, document_id: str) -> None:
+        """Leave a document of the event pending: what it needs is seen to be on its way.
+
+        Nothing is counted against it, and no letter is written. A sweep takes it up again after a
+        quarter of an hour, unless another event comes for it before.
+        """
+        self._buffer.check()
+        if document_id not in self.document_ids:
+            raise ValueError(f"{document_id!r} cannot be put off: it is not in work.document_ids")
+        self._buffer.put_off.add(document_id)
 
     def transaction(self, body: TransactionBody) -> None:
         """Run `body(connection)` inside the commit, for tables of your own.

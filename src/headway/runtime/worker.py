@@ -94,7 +94,7 @@ class Worker:
         )
         self._housekeeping = Housekeeping(engine, clock, chance, self._settings.retention)
         self._reach = Reach(engine.bus, [each.name for each in services], clock, self._tell)
-        admission = Admission(by_queue, engine, clock, self._leases)
+        admission = Admission(by_queue, engine, clock, self._leases, self._persistent)
         size = self._settings.concurrency
         self._lanes = Lanes(
             size, engine, clock, chance, admission.join, ended=self._ended, broken=self.stop

@@ -10,7 +10,8 @@ import pytest
 from headway.systems.consensus.mail.boundaries import find_messages
 from headway.systems.consensus.mail.errors import NotMailError, TooLargeError
 from headway.systems.consensus.mail.finding import find_archives
-from headway.systems.consensus.mail.unpacking import Limits, unpack
+from headway.systems.consensus.mail.limits import Limits
+from headway.systems.consensus.mail.unpacking import unpack
 from tests.consensus.hostile import bomb, mbox, message, write_folder
 
 MAIL = mbox(message(1), message(2))
@@ -77,6 +78,27 @@ def test_a_maildir_is_the_same_whoever_has_read_it(tmp_path: Path) -> None:
     assert len(list(find_messages(before))) == 5
 
 
+def test_a_maildir_may_be_read_while_somebody_reads_it_too(tmp_path: Path) -> None:
+    for name in ("cur", "new"):
+        (tmp_path / name).mkdir()
+    for number in range(4):
+        (tmp_path / "new" / f"{number}.host").write_bytes(message(number))
+    before = content(tmp_path)
+    pieces = unpack(str(tmp_path))
+    read = [next(pieces)]
+    for number in (1, 2):  # after the names were listed
+        name = f"{number}.host"
+        (tmp_path / "new" / name).rename(tmp_path / "cur" / f"{name}:2,S")
+    read.append(next(pieces))
+    (tmp_path / "cur" / "2.host:2,S").rename(tmp_path / "cur" / "2.host:2,FS")
+    assert b"".join([*read, *pieces]) == before
+    pieces = unpack(str(tmp_path))
+    read = [next(pieces)]
+    (tmp_path / "new" / "3.host").unlink()  # that one is gone, and the others are read
+    assert b"".join([*read, *pieces]) == content(tmp_path)
+    assert len(list(find_messages(content(tmp_path)))) == 3
+
+
 def test_a_message_of_a_maildir_cannot_become_two(tmp_path: Path) -> None:
     for name in ("cur", "new"):
         (tmp_path / name).mkdir()
@@ -97,6 +119,36 @@ def test_bombs_are_left(tmp_path: Path, name: str) -> None:
         list(unpack(path, Limits(free_bytes=1 << 20)))
     with pytest.raises(TooLargeError, match="part it into several"):
         list(unpack(path, Limits(most_bytes=1 << 20)))
+
+
+def test_a_bomb_in_many_small_parts_is_left_as_a_whole(tmp_path: Path) -> None:
+    path = str(tmp_path / "many.zip")
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as packed:
+        for number in range(8):
+            packed.writestr(f"{number}.mbox", MAIL + b"\0" * (15 << 20))
+    with pytest.raises(TooLargeError, match=r"many\.zip unpacks to more than 250 times its size"):
+        find_archives(path)
+
+
+def test_packed_parts_of_a_zip_share_what_may_always_come(tmp_path: Path) -> None:
+    path = str(tmp_path / "many.zip")
+    with zipfile.ZipFile(path, "w") as packed:
+        for number in range(4):
+            packed.writestr(f"{number}.mbox.gz", bomb(12 << 20))
+    for each in find_archives(path).archives:
+        with pytest.raises(TooLargeError, match="more than 250 times its size"):
+            content(each)
+
+
+def test_a_name_in_the_wrong_code_makes_the_zip_a_broken_one(tmp_path: Path) -> None:
+    path = tmp_path / "named.zip"
+    with zipfile.ZipFile(path, "w") as packed:
+        packed.writestr("\u00e4.mbox", MAIL)
+    path.write_bytes(path.read_bytes().replace("\u00e4".encode(), b"\xff\xff"))
+    with pytest.raises(NotMailError, match="cannot be read as a zip file"):
+        find_archives(str(path))
+    with pytest.raises(NotMailError, match="broken"):
+        content(f"{path}!/a.mbox")
 
 
 @pytest.mark.parametrize(

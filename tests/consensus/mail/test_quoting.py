@@ -3,7 +3,7 @@
 import pytest
 
 from headway.systems.consensus.mail.flowed import unflowed
-from headway.systems.consensus.mail.markup import text_of
+from headway.systems.consensus.mail.html_to_text import text_of
 from headway.systems.consensus.mail.quoting import Parts, take_apart
 
 LATE = "On Mon, 5 Jan 2026 at 10:00, Ann Bee <ann@example.org> wrote:"

@@ -29,6 +29,7 @@ from headway.core.facts import (
     SuspectBegun,
 )
 from headway.core.failure import Failure, Verdict, words
+from headway.core.secrets import hidden
 from headway.core.showing import shown
 from headway.core.traces import trace
 
@@ -248,4 +249,4 @@ def _of_failure(failure: Failure) -> dict[str, Any]:
 
 
 def _described(error: BaseException) -> str:
-    return shown(f"{type(error).__name__}: {words(error)}")
+    return shown(hidden(f"{type(error).__name__}: {words(error)}"))

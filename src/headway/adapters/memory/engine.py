@@ -91,5 +91,6 @@ def memory_engine(clock: Clock, chance: Chance, state: State | None = None) -> E
         records=store.records,
         documents=store.documents,
         places=MemoryPlaces(state, clock),
+        one_commit=True,
         sweeping=memory_sweeping(state, clock),
     )

@@ -174,7 +174,9 @@ class State:
                 item.parked = isinstance(then, Parked)
                 item.returns = item.begins = 0
                 item.release()
-            case HandedBack():
+            case HandedBack(due=due):
+                if due is not None:
+                    item.due, item.parked = due, False
                 item.begins -= item.begun
                 item.release()
         self.changed()

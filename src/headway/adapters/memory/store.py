@@ -15,6 +15,8 @@ from headway.core.changes import Changes, Key, wanted
 from headway.core.document import LEASE_TOKEN, LEASE_UNTIL, WAITING
 from headway.core.errors import KeyTakenError
 from headway.core.letter import letter_id, requeued_letter
+from headway.core.lifecycle import Lifecycle, by_state
+from headway.core.lifecycle import State as DocumentState
 from headway.core.travel import instant
 from headway.core.writes import Document, Write, matches
 from headway.ports.commit import COMMITTED, DUPLICATE, Finish, Outcome, TransactionBody, Unit
@@ -37,6 +39,10 @@ class MemoryDocuments:
         stored = self._state.documents.get(collection, {})
         every = (_read(stored[one]) for one in sorted(stored))
         return [document for document in every if matches(document, where)][:limit]
+
+    async def tally(self, lifecycle: Lifecycle) -> Mapping[DocumentState, int]:
+        stored = self._state.documents.get(lifecycle.collection, {})
+        return by_state(lifecycle, ((_read(body), 1) for body in stored.values()))
 
     async def begin(self, beginnings: Sequence[Beginning]) -> Sequence[Mapping[str, Begun]]:
         return [self._begin(beginning) for beginning in beginnings]

@@ -11,6 +11,7 @@ from headway.adapters.mongodb.changing import change, is_plain
 from headway.adapters.mongodb.connecting import Link
 from headway.adapters.mongodb.ids import likely_ids, unlikely_ids
 from headway.adapters.mongodb.reading import Found, read
+from headway.adapters.mongodb.tallying import alike
 from headway.adapters.mongodb.transactions import Transactions
 from headway.adapters.mongodb.values import (
     Raw,
@@ -22,6 +23,7 @@ from headway.adapters.mongodb.values import (
 )
 from headway.core.beginning import Beginning, Begun, How, begun_together
 from headway.core.document import LEASE_TOKEN, LEASE_UNTIL, WAITING
+from headway.core.lifecycle import Lifecycle, State, by_state
 from headway.core.writes import ID, Document, matches
 from headway.ports.documents import locked
 
@@ -53,6 +55,10 @@ class MongoDocuments:
                 if matches(document, where):
                     found.put(raw, document)
         return await found.named(named)
+
+    async def tally(self, lifecycle: Lifecycle) -> Mapping[State, int]:
+        named = await self._link.shown(lifecycle.collection)
+        return by_state(lifecycle, await alike(named, lifecycle))
 
     async def begin(self, beginnings: Sequence[Beginning]) -> Sequence[Mapping[str, Begun]]:
         answers: dict[int, Mapping[str, Begun]] = {}

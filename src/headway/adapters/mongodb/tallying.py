@@ -30,10 +30,10 @@ from headway.core.document import (
     STATUS,
     past,
 )
-from headway.core.lifecycle import State
+from headway.core.lifecycle import Lifecycle, State
 from headway.core.stuck import is_stuck
 from headway.core.sweep import SweepRule
-from headway.core.writes import ID
+from headway.core.writes import ID, Document
 from headway.ports.candidates import Tally, View
 
 _DATED = ("date", "null", "missing")
@@ -71,6 +71,24 @@ async def tally(collection: Collection, rule: SweepRule, now: datetime) -> Tally
         given_up=sum(row["count"] for row in counted),
         oldest=min(times, default=None),
     )
+
+
+async def alike(collection: Collection, lifecycle: Lifecycle) -> list[tuple[Document, int]]:
+    """Count what has the same state together; give what decides it, and the counts."""
+    flag = flag_of(lifecycle)
+    deciding: dict[str, Any] = {STATUS: f"${STATUS}"}
+    if flag is not None:
+        ended = [lifecycle.failed_word, lifecycle.given_up_word]
+        is_done = {"$eq": [f"${flag}", True]}
+        by_word = {"$or": [is_done, {"$in": [f"${STATUS}", ended]}]}
+        deciding[flag] = is_done
+        # Times decide nothing where a word does, and where nothing ever failed: one group, then.
+        deciding[LAST_FAILED_AT] = {"$cond": [by_word, None, _FAILED]}
+        never = {"$or": [by_word, {"$lte": [_FAILED, None]}]}
+        deciding[LAST_ATTEMPT_TIME] = {"$cond": [never, None, _BEGAN]}
+    look = Look({}, None if flag is not None else BY_STATUS)
+    rows = await _rows(collection, look, [{"$group": {ID: deciding, "count": {"$sum": 1}}}])
+    return [(view(row[ID]), row["count"]) for row in rows]
 
 
 async def _rows(collection: Collection, look: Look, stages: Sequence[Raw]) -> list[Raw]:

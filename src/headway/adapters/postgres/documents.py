@@ -8,11 +8,13 @@ import asyncpg
 
 from headway.adapters.postgres import document_rows
 from headway.adapters.postgres.link import Link
+from headway.adapters.postgres.tallying import alike, read_alike
 from headway.adapters.postgres.values import document, findable, json_text
 from headway.core.beginning import Beginning, Begun, How, begun_together
 from headway.core.changes import Key
 from headway.core.document import LEASE_TOKEN, LEASE_UNTIL, WAITING
 from headway.core.errors import UnstorableError
+from headway.core.lifecycle import Lifecycle, State, by_state
 from headway.core.travel import instant
 from headway.core.unreadable import is_stand_in
 from headway.core.writes import Document, matches
@@ -70,6 +72,12 @@ class PostgresDocuments:
                 break
             after = rows[-1][0]
         return found[:limit]
+
+    async def tally(self, lifecycle: Lifecycle) -> Mapping[State, int]:
+        if not findable(lifecycle.collection):
+            return {}
+        rows = await self._link.fetch(alike(lifecycle), lifecycle.collection)
+        return by_state(lifecycle, map(read_alike(lifecycle), rows))
 
     async def begin(self, beginnings: Sequence[Beginning]) -> Sequence[Mapping[str, Begun]]:
         if not any(beginning.ids for beginning in beginnings):

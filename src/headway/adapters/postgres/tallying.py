@@ -2,7 +2,7 @@
 
 # ruff: noqa: S608 (names are quoted in the parts of it)
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -11,9 +11,11 @@ from headway.adapters.postgres.views import (
     TABLE,
     condition_of,
     given_up_id,
+    has_flag,
     in_state,
     is_over,
     question,
+    quoted,
     text_of,
     time_of,
 )
@@ -21,11 +23,16 @@ from headway.core.document import (
     CLAIM_TOKEN,
     CLAIM_UNTIL,
     FARTHEST_AHEAD,
+    LAST_ATTEMPT_TIME,
+    LAST_FAILED_AT,
     LEASE_TOKEN,
     LEASE_UNTIL,
+    STATUS,
 )
-from headway.core.lifecycle import State
+from headway.core.lifecycle import Lifecycle, State
 from headway.core.sweep import SweepRule
+from headway.core.unreadable import stand_in
+from headway.core.writes import Document
 from headway.ports.candidates import Tally, View
 
 _UNLEASED, _UNCLAIMED = f"{text_of(LEASE_TOKEN)} is null", f"{text_of(CLAIM_TOKEN)} is null"
@@ -65,6 +72,37 @@ def counting(rule: SweepRule, now: datetime) -> tuple[str, Sequence[datetime]]:
     return statement, (
         unmoved.old, now + FARTHEST_AHEAD, young_since, now, lease.farthest, claim.farthest
     )  # fmt: skip
+
+
+def alike(lifecycle: Lifecycle) -> str:
+    """Give the statement that counts what has the same state together. $1: the collection.
+
+    Times decide nothing where a word does, and where nothing ever failed: one group, then.
+    """
+    status, failed, began = (text_of(each) for each in (STATUS, LAST_FAILED_AT, LAST_ATTEMPT_TIME))
+    ended = ", ".join(quoted(each) for each in (lifecycle.failed_word, lifecycle.given_up_word))
+    flag = has_flag(lifecycle.flag) if lifecycle.flag is not None else "true"
+    open_ones = f"not {flag} and coalesce({status} not in ({ended}), true)"
+    return f"""
+        select jsonb_typeof(body) = 'object', {status}, {flag},
+            case when {open_ones} then {failed} end,
+            case when {open_ones} and {failed} is not null then {began} end,
+            count(*)
+        from {TABLE} where collection = $1 group by 1, 2, 3, 4, 5
+    """
+
+
+def read_alike(lifecycle: Lifecycle) -> Callable[[Sequence[Any]], tuple[Document, int]]:
+    """Give what reads a row of that statement."""
+
+    def read(row: Sequence[Any]) -> tuple[Document, int]:
+        is_document, status, flag, failed, began, count = row
+        if not is_document:
+            return stand_in("", ""), count
+        document = {STATUS: status, LAST_FAILED_AT: failed, LAST_ATTEMPT_TIME: began}
+        return (document if lifecycle.flag is None else {**document, lifecycle.flag: flag}), count
+
+    return read
 
 
 def read_tally(row: Sequence[Any]) -> Tally:

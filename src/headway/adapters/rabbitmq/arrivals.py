@@ -15,24 +15,19 @@ class Arrivals:
     Args:
         epoch: The number of the channel.
         news: Called for the first that arrives, until `rest`.
-        skipped: Called with deliveries that went past this object.
     """
 
-    __slots__ = ("_last_tag", "_news", "_skipped", "_woken", "consumers", "epoch", "known", "over")
+    __slots__ = ("_news", "_woken", "consumers", "epoch", "known", "over")
 
-    def __init__(
-        self, epoch: int, news: Callable[[], None], skipped: Callable[[int, range], None]
-    ) -> None:
+    def __init__(self, epoch: int, news: Callable[[], None]) -> None:
         self.epoch = epoch
         self.over = False
         """The channel is lost."""
         self.consumers: dict[bytes, Source] = {}
         """By their tags."""
         self.known: set[bytes] = set()
-        """Those of them that are not being cancelled."""
+        """Those of them that the broker has not confirmed to be cancelled."""
         self._news = news
-        self._skipped = skipped
-        self._last_tag = 0
         self._woken = False
 
     def add(self, tag: str, source: Source) -> None:
@@ -42,10 +37,6 @@ class Arrivals:
     def arrive(self, consumer: bytes, tag: int, properties: bytes, body: bytes) -> None:
         if self.over:
             return
-        if tag != self._last_tag + 1:
-            # pika gives back by itself what arrives for a consumer that is being cancelled.
-            self._skipped(self.epoch, range(self._last_tag + 1, tag))
-        self._last_tag = tag
         source = self.consumers[consumer]
         source.arrived.append(Arrived(self.epoch, tag, source.name, properties, body))
         if not self._woken:

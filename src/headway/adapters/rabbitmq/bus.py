@@ -183,10 +183,7 @@ class RabbitBus:
                 elif delivery.returns >= SUSPECT_AFTER:
                     moves.append((delivery, outgoing.suspected(delivery)))
                 elif (due := due_later(one, now := self._clock.now())) is not None:
-                    again = outgoing.later(
-                        delivery, delivery.travel, due, now, returns=delivery.returns
-                    )
-                    moves.append((delivery, again))
+                    moves.append((delivery, outgoing.again_later(delivery, due, now)))
                 else:
                     found.append(delivery)
             except Exception as error:  # noqa: BLE001 (all of them have been taken out already)
@@ -232,10 +229,8 @@ class RabbitBus:
             answers.append(True)
             if isinstance(then, Done):
                 done.append(held)
-            elif isinstance(then, HandedBack):
-                moves.append((delivery, outgoing.again(delivery)))
             else:
-                moves.append((delivery, outgoing.later(delivery, then.travel, then.due, now)))
+                moves.append((delivery, outgoing.unfinished(delivery, then, now)))
             if has_begun(held):
                 begun.append((delivery, isinstance(then, HandedBack)))
         if moves:

@@ -29,7 +29,6 @@ class Consumers:
         parameters: Of the connection.
         alive: Name of a queue that is there for as long as this connection is.
         began: Called with the number of every new channel, and with minus that when it is lost.
-        skipped: Called with the number of a channel and deliveries that pika gave back.
         came: Called when something has arrived, once for all that the socket held.
         gone: Called if a queue has gone.
     """
@@ -41,7 +40,6 @@ class Consumers:
         *,
         alive: str,
         began: Callable[[int], None],
-        skipped: Callable[[int, range], None],
         came: Callable[[], None],
         gone: Callable[[], None],
     ) -> None:
@@ -49,13 +47,12 @@ class Consumers:
         self.alive = Alive(io, alive)
         self.link = Link(io, parameters, purpose="taking", opened=self._opened, lost=self._lost)
         self._began = began
-        self._skipped = skipped
         self._came = came
         self._gone = gone
         self.channel: Channel | None = None
         self.sources: dict[str, Source] = {}
         """What arrives is taken out of these on the event loop."""
-        self._arrivals = Arrivals(0, self._come, skipped)
+        self._arrivals = Arrivals(0, self._come)
         self._asked: dict[str, Source] = {}
         """Consumers that the broker has not confirmed yet, in the order in which it answers."""
         self._asides = Asides(io, self._consume_wanted)
@@ -72,7 +69,7 @@ class Consumers:
         return self.channel is not None and not self._asked and not self._asides.names
 
     def _opened(self, channel: Channel) -> None:
-        arrivals = Arrivals(self._arrivals.epoch + 1, self._come, self._skipped)
+        arrivals = Arrivals(self._arrivals.epoch + 1, self._come)
         self.channel, self._arrivals = channel, arrivals
         connection = channel.connection
         connection.hand_on(channel.channel_number, arrivals.known.__contains__, arrivals.arrive)
@@ -153,12 +150,18 @@ class Consumers:
         self._asked.pop(frame.method.consumer_tag, None)
 
     def cancel(self, names: Sequence[str], done: Callable[[], None]) -> None:
-        """Have nothing more delivered of some queues, and say when that is so."""
-        channel = self.channel
+        """Have nothing more delivered of some queues, and say when that is so.
+
+        What is on its way until then arrives like all else. pika would reject it, and the broker
+        count that as if a worker had died of it.
+        """
+        channel, arrivals = self.channel, self._arrivals
         left: set[str] = set()
 
         def cancelled(frame: pika.frame.Method) -> None:
-            left.discard(frame.method.consumer_tag)
+            tag = frame.method.consumer_tag
+            left.discard(tag)
+            arrivals.known.discard(tag.encode())
             if not left and done in self._cancelling:
                 self._cancelling.remove(done)
                 done()
@@ -168,7 +171,6 @@ class Consumers:
             if source is not None:
                 left.update(source.windows)
                 source.wanted, source.windows = 0, {}
-        self._arrivals.known.difference_update(tag.encode() for tag in left)
         if channel is None or not channel.is_open or not left:
             done()
             return
@@ -186,7 +188,7 @@ class Consumers:
         self._came()
 
     def _arrive_late(self, *delivery: object) -> None:
-        """Never called: known consumers are read by `reading`, others are being cancelled."""
+        """Never called: all consumers are known, and what comes for them is read by `reading`."""
         raise AssertionError(f"pika read a delivery of a known consumer: {delivery}")
 
     def _cancelled(self, frame: pika.frame.Method) -> None:

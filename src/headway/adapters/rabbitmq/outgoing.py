@@ -10,7 +10,7 @@ from headway.adapters.rabbitmq import headers
 from headway.adapters.rabbitmq.topology import STEPS, delay_name, step_for, suspects_of
 from headway.core.routing import routing_key
 from headway.core.travel import Travel
-from headway.ports.bus import Delivery, Message
+from headway.ports.bus import Delivery, HandedBack, Later, Message, Parked
 
 DIRECT = ""
 """The broker's own exchange: the routing key is the name of a queue."""
@@ -37,7 +37,18 @@ def event(message: Message, exchange: str) -> Outgoing:
     return Outgoing(target, key, message.body, properties)
 
 
-def later(
+def unfinished(delivery: Delivery, then: Later | Parked | HandedBack, now: datetime) -> Outgoing:
+    """To where it waits until it is taken again."""
+    match then:
+        case HandedBack(due=datetime() as due):
+            return again_later(delivery, due, now)
+        case HandedBack():
+            return again(delivery)
+        case Later(due=due, travel=travel) | Parked(due=due, travel=travel):
+            return _later(delivery, travel, due, now)
+
+
+def _later(
     delivery: Delivery, travel: Travel, due: datetime, now: datetime, *, returns: int = 0
 ) -> Outgoing:
     """Into a delay; what is longer than the longest one goes round again."""
@@ -52,6 +63,11 @@ def later(
 def again(delivery: Delivery) -> Outgoing:
     """Back into its queue, as it was."""
     return _straight(delivery, delivery.queue)
+
+
+def again_later(delivery: Delivery, due: datetime, now: datetime) -> Outgoing:
+    """Into a delay, as it was."""
+    return _later(delivery, delivery.travel, due, now, returns=delivery.returns)
 
 
 def suspected(delivery: Delivery) -> Outgoing:

@@ -3,9 +3,9 @@
 pika makes five objects of every message and looks for callbacks three times: twice the time that
 Headway spends on an event. So the frames of deliveries are recognised here, on the channel that
 asked for it, and their parts are handed on as they are. Every other frame goes through pika, as do
-messages for consumers that nobody here knows (pika gives back what comes for one that is being
-cancelled). The only thing of pika's own that is replaced is the reading of its buffer, which the
-conformance suite runs against a real broker with every version that is allowed.
+messages for consumers that nobody here knows. The only thing of pika's own that is replaced is the
+reading of its buffer, which the conformance suite runs against a real broker with every version
+that is allowed.
 """
 
 from collections.abc import Callable

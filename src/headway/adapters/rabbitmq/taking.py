@@ -47,7 +47,6 @@ class Taker:
             parameters,
             alive=alive,
             began=lambda epoch: self._tell(partial(self._begin_epoch, epoch)),
-            skipped=lambda epoch, tags: self._tell(partial(self._skip, epoch, tags)),
             came=lambda: self._tell(self.news.set),
             gone=lambda: self._tell(redeclare),
         )
@@ -126,10 +125,6 @@ class Taker:
     def _begin_epoch(self, epoch: int) -> None:
         self.epoch = epoch
         self._acknowledged = Acknowledged()
-
-    def _skip(self, epoch: int, tags: Sequence[int]) -> None:
-        if epoch == self.epoch:
-            self._acknowledged.settle(tags)
 
     # On the I/O thread
 

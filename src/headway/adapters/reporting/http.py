@@ -1,7 +1,7 @@
 """Report errors to the page of errors, over HTTP."""
 
 import logging
-import traceback
+import os
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
@@ -11,7 +11,8 @@ import msgspec
 
 from headway.core.errors import ConfigurationError
 from headway.core.failure import words
-from headway.core.secrets import hidden
+from headway.core.secrets import hidden, without_secrets
+from headway.core.traces import trace
 from headway.ports.clock import Clock
 
 URL = "http://localhost:8081/api/errors"
@@ -25,9 +26,14 @@ class HttpReporter:
 
     The work never waits for this: it runs in a thread of its own. What cannot be sent is dropped,
     for the log and the failed queue know of the error too.
+
+    Everything on a machine reports to the same page unless told otherwise. So each report says in
+    its context where it comes from: `origin`, and the process.
     """
 
-    def __init__(self, clock: Clock, url: str = URL) -> None:
+    def __init__(
+        self, clock: Clock, url: str = URL, *, origin: Mapping[str, str] | None = None
+    ) -> None:
         parts = urlsplit(url)
         if parts.scheme not in {"http", "https"} or not parts.hostname:
             raise ConfigurationError(
@@ -35,6 +41,7 @@ class HttpReporter:
                 "use http://HOST:PORT/api/errors"
             )
         self._url = url
+        self._origin = dict(origin or {})
         self._clock = clock
         self._silent_until: datetime | None = None
         self.unsent = 0
@@ -44,9 +51,23 @@ class HttpReporter:
         if self._silent_until is not None and self._clock.now() < self._silent_until:
             self.unsent += 1
             return
-        failure = _post(self._url, _body(error, context))
+        failure = _post(self._url, self._body(error, context))
         if failure is not None:
             self._pause(failure)
+
+    def _body(self, error: BaseException, context: Mapping[str, Any]) -> bytes:
+        # Asked for each time: a process that was forked since is another one.
+        origin = {**self._origin, "pid": os.getpid()}
+        told = {str(name): value for name, value in context.items() if name != "service"}
+        said = {
+            "service": str(context.get("service") or "unknown"),
+            "level": "error",
+            "message": hidden(words(error)) or type(error).__name__,
+            "error_type": type(error).__name__[:200],
+            "stack_trace": trace(error)[-_LONGEST_TRACE:],
+            "context": without_secrets({"origin": origin, **told}),
+        }
+        return msgspec.json.encode(said, enc_hook=_plain)
 
     def _pause(self, failure: Exception) -> None:
         self.unsent += 1
@@ -73,14 +94,5 @@ def _post(url: str, body: bytes) -> Exception | None:
     return None
 
 
-def _body(error: BaseException, context: Mapping[str, Any]) -> bytes:
-    trace = "".join(traceback.format_exception(error))
-    said = {
-        "service": str(context.get("service") or "unknown"),
-        "level": "error",
-        "message": hidden(words(error)) or type(error).__name__,
-        "error_type": type(error).__name__[:200],
-        "stack_trace": hidden(trace[-_LONGEST_TRACE:]),
-        "context": {str(name): value for name, value in context.items() if name != "service"},
-    }
-    return msgspec.json.encode(said, enc_hook=str)
+def _plain(value: Any) -> str:
+    return hidden(str(value))

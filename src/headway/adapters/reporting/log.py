@@ -5,7 +5,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from headway.core.failure import words
+from headway.core.secrets import hidden, without_secrets
 from headway.core.showing import shown
+from headway.core.traces import trace
 
 
 class LogReporter:
@@ -15,14 +17,19 @@ class LogReporter:
         self._log = logger or logging.getLogger("headway.errors")
 
     def report(self, error: BaseException, context: Mapping[str, Any]) -> None:
-        self._log.error(
+        if not self._log.isEnabledFor(logging.ERROR):
+            return
+        record = self._log.makeRecord(
+            self._log.name,
+            logging.ERROR,
+            __file__,
+            0,
             "Error reported: %s",
-            shown(f"{type(error).__name__}: {words(error)}"),
+            (shown(hidden(f"{type(error).__name__}: {words(error)}")),),
+            (type(error), error, error.__traceback__),
             # In one field, because names such as `message` belong to the log record itself.
-            extra={"error_type": type(error).__name__, "context": _named(context)},
-            exc_info=(type(error), error, error.__traceback__),
+            extra={"error_type": type(error).__name__, "context": without_secrets(context)},
         )
-
-
-def _named(context: Mapping[str, Any]) -> dict[str, Any]:
-    return {str(name): value for name, value in context.items()}
+        # Any formatter takes it as it is, and passwords are not in it.
+        record.exc_text = trace(error).rstrip("\n")
+        self._log.handle(record)

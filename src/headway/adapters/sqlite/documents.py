@@ -11,10 +11,13 @@ import msgspec
 from headway.adapters.sqlite.reader import Readers
 from headway.adapters.sqlite.selecting import OVER, PUT, fetch_rows, read_row, shown_row
 from headway.adapters.sqlite.statements import as_json, insert
+from headway.adapters.sqlite.stuck import alike
+from headway.adapters.sqlite.tallying import read_alike
 from headway.adapters.sqlite.writer import Writer
 from headway.core.beginning import Beginning, Begun, How, begun_together
 from headway.core.changes import Changes, wanted
 from headway.core.document import LEASE_TOKEN, LEASE_UNTIL, WAITING
+from headway.core.lifecycle import Lifecycle, State, by_state
 from headway.core.travel import instant
 from headway.core.writes import Document, Write, matches
 
@@ -46,6 +49,11 @@ class SqliteDocuments:
         self, collection: str, where: Mapping[str, Any], limit: int
     ) -> Sequence[Document]:
         return await self._readers.run(lambda c: list(_find(c, collection, where, limit)))
+
+    async def tally(self, lifecycle: Lifecycle) -> Mapping[State, int]:
+        statement = alike(lifecycle)
+        rows = await self._readers.run(lambda connection: connection.execute(statement).fetchall())
+        return by_state(lifecycle, map(read_alike(lifecycle), rows))
 
     async def begin(self, beginnings: Sequence[Beginning]) -> Sequence[Mapping[str, Begun]]:
         return await self._writer.run(lambda c: [_begin(c, beginning) for beginning in beginnings])

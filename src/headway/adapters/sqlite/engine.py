@@ -63,5 +63,6 @@ def sqlite_engine(
         records=SqliteRecords(writer, readers),
         documents=SqliteDocuments(writer, readers),
         places=SqlitePlaces(readers, clock),
+        one_commit=True,
         sweeping=sqlite_sweeping(writer, readers, clock),
     )

@@ -29,6 +29,7 @@ class SqliteErrorBook:
     def __init__(self, path: Path, *, most: int = MOST) -> None:
         self._most = most
         self._lock = threading.Lock()
+        self._counted: tuple[tuple[int, int], ErrorStats] | None = None
         try:
             self._file = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
             self._file.execute("pragma journal_mode = wal")
@@ -77,23 +78,32 @@ class SqliteErrorBook:
         return None if row is None else _kept(*row)
 
     def stats(self) -> ErrorStats:
-        return ErrorStats(
-            total_errors=sum(self._count("level").values()),
-            by_service=self._count("service"),
-            by_level=self._count("level"),
-            by_type=self._count("error_type"),
-        )
+        with self._lock:
+            # The one changes when another connection has written, the other when this one has.
+            (others,) = self._file.execute("pragma data_version").fetchone()
+            state = others, self._file.total_changes
+            if self._counted is None or self._counted[0] != state:
+                self._counted = state, self._count_all()
+            return self._counted[1]
 
     def close(self) -> None:
         with self._lock:
             self._file.close()
 
+    def _count_all(self) -> ErrorStats:
+        by_level = self._count("level")
+        return ErrorStats(
+            total_errors=sum(by_level.values()),
+            by_service=self._count("service"),
+            by_level=by_level,
+            by_type=self._count("error_type"),
+        )
+
     def _count(self, column: str) -> dict[str, int]:
-        with self._lock:
-            rows = self._file.execute(
-                f"select coalesce({column}, 'unknown'), count(*) from errors"  # noqa: S608 (ours)
-                " group by 1 order by 2 desc, 1"
-            ).fetchall()
+        rows = self._file.execute(
+            f"select coalesce({column}, 'unknown'), count(*) from errors"  # noqa: S608 (ours)
+            " group by 1 order by 2 desc, 1"
+        ).fetchall()
         return dict(rows)
 
 

@@ -80,6 +80,9 @@ class Expressions:
         self.created = self._of_ours(f"else {_time(lifecycle.created)}")
         self.word = self._of_ours(f"else {_value(STATUS)}")
         self.flag = self._of_ours(f"else {_is_true(lifecycle.flag)}" if lifecycle.flag else "")
+        self.is_unreadable = self._of_ours("else false", unreadable="true")
+        self.failed = self._of_ours(f"else {_value(LAST_FAILED_AT)}")
+        self.began = self._of_ours(f"else {_value(LAST_ATTEMPT_TIME)}")
         is_number = f"json_type(body, {_path(ATTEMPT_COUNT)}) in ('integer', 'real')"
         self.attempts = self._of_ours(f"when {is_number} then {_value(ATTEMPT_COUNT)}")
 
@@ -148,6 +151,24 @@ def question(rule: SweepRule, view: View, now: datetime) -> Question:
             return Question("true", sql.lease, ranges)
         case View.CLAIM_OVER:
             return Question("true", sql.claim, outside(now, now + FARTHEST_CLAIM))
+
+
+def alike(lifecycle: Lifecycle) -> str:
+    """Ask how many rows have the same state, and for what decides it.
+
+    Times decide nothing where a word does, and where nothing ever failed: one group, then.
+    """
+    sql = Expressions(lifecycle)
+    ended = ", ".join(literal(each) for each in (lifecycle.failed_word, lifecycle.given_up_word))
+    is_open = f"coalesce(not {sql.flag}, true) and coalesce({sql.word} not in ({ended}), true)"
+    by_times = is_open if lifecycle.flag else "false"
+    return (
+        f"select {sql.is_unreadable}, {sql.word}, {sql.flag}, "  # noqa: S608 (literals are quoted)
+        f"case when {by_times} then {sql.failed} end, "
+        f"case when {by_times} and {sql.failed} is not null then {sql.began} end, count(*) "
+        f"from headway_documents where collection = {literal(lifecycle.collection)} "
+        "group by 1, 2, 3, 4, 5"
+    )
 
 
 def unreadable(lifecycle: Lifecycle) -> str:

@@ -45,6 +45,9 @@ _IS_OURS = f"select 1 from headway_items {_OURS}"
 _BEGIN = f"update headway_items set begun = 1 {_OURS}"
 _DELETE = f"delete from headway_items {_OURS}"
 _HAND_BACK = f"update headway_items set token = null, begun = 0 {_OURS}"
+_HAND_BACK_FOR_LATER = f"""
+update headway_items set token = null, begun = 0, place = 'delayed', due = ? {_OURS}
+"""
 _KEEP = f"""
 update headway_items
 set token = null, place = ?, due = ?, returns = 0, begins = 0, begun = 0,
@@ -136,6 +139,8 @@ def settle(connection: sqlite3.Connection, delivery: Delivery, then: Then) -> bo
     match then:
         case Done():
             cursor = connection.execute(_DELETE, delivery.receipt)
+        case HandedBack(due=datetime() as due):
+            cursor = connection.execute(_HAND_BACK_FOR_LATER, (seconds(due), *delivery.receipt))
         case HandedBack():
             cursor = connection.execute(_HAND_BACK, delivery.receipt)
         case Later() | Parked():

@@ -7,7 +7,7 @@ them are leased or claimed: those are found in the indexes for that, and counted
 # ruff: noqa: S608 (statements are put together from parts of our own; names in them are quoted)
 
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -21,14 +21,31 @@ from headway.adapters.sqlite.stuck import (
     time_of,
     time_text,
 )
-from headway.core.document import FARTHEST_AHEAD
-from headway.core.lifecycle import State
+from headway.core.document import FARTHEST_AHEAD, LAST_ATTEMPT_TIME, LAST_FAILED_AT, STATUS
+from headway.core.lifecycle import Lifecycle, State
 from headway.core.sweep import SweepRule
+from headway.core.unreadable import stand_in
+from headway.core.writes import Document
 from headway.ports.candidates import Tally, View
 
 _LOOKED_AT = 100
 """Of the oldest times, until one is found that is a time for everybody."""
 _LAST = "~"
+
+
+def read_alike(lifecycle: Lifecycle) -> Callable[[Sequence[Any]], tuple[Document, int]]:
+    """Give what reads a row of `stuck.alike`."""
+
+    def read(row: Sequence[Any]) -> tuple[Document, int]:
+        is_unreadable, status, flag, failed, began, count = row
+        if is_unreadable:
+            return stand_in("", ""), count
+        document = {STATUS: status, LAST_FAILED_AT: failed, LAST_ATTEMPT_TIME: began}
+        if lifecycle.flag is not None:
+            document[lifecycle.flag] = flag == 1
+        return document, count
+
+    return read
 
 
 def tally(connection: sqlite3.Connection, rule: SweepRule, now: datetime) -> Tally:

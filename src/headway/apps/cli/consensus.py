@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from headway.apps.cli.options import BusOption
+from headway.apps.cli.stopping import nothing_begun
 
 app = typer.Typer(
     help="Archives of mail: ingest them, search them, read summaries.", no_args_is_help=True
@@ -17,6 +17,13 @@ DataOption = Annotated[
         metavar="DIR", help="Folder of the pipeline. [default: CONSENSUS_DATA, or consensus-data]"
     ),
 ]
+BusOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="URL",
+        help="The engine. [default: HEADWAY_BUS, or headway.db in the data folder]",
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="For machines.")]
 
 
@@ -25,7 +32,7 @@ def ingest(
     paths: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[PATH]...",
+            metavar="PATH",
             help="Files (mbox, also .gz or .zip), folders, Maildirs, or patterns. [default: go on "
             "with what was ingested before]",
         ),
@@ -45,7 +52,11 @@ def ingest(
     Exit code 0: all is finished; 1: something failed or is still pending; 2: it could not begin;
     130: stopped.
     """
-    from headway.apps.cli.consensus_ingesting import Ingestion, ingest_archives  # noqa: PLC0415
+    with nothing_begun():
+        from headway.apps.cli.consensus_ingesting import (  # noqa: PLC0415 (a fast start)
+            Ingestion,
+            ingest_archives,
+        )
 
     ingest_archives(
         Ingestion(paths=paths or (), data=data, bus=bus, workers=workers, no_run=no_run)
@@ -62,7 +73,7 @@ def status(data: DataOption = None, bus: BusOption = None, as_json: AsJson = Fal
 
 @app.command()
 def search(
-    question: Annotated[str, typer.Argument(help="In plain words.")],
+    question: Annotated[str, typer.Argument(metavar="QUESTION", help="In plain words.")],
     top: Annotated[int, typer.Option(min=1, max=100, metavar="NUMBER", help="At most.")] = 5,
     data: DataOption = None,
     as_json: AsJson = False,
@@ -76,7 +87,10 @@ def search(
 @app.command()
 def summary(
     thread: Annotated[
-        str | None, typer.Argument(help="Its id, or how that begins; or words of its subject.")
+        str | None,
+        typer.Argument(
+            metavar="THREAD", help="Its id, or how that begins; or words of its subject."
+        ),
     ] = None,
     everything: Annotated[bool, typer.Option("--list", help="List all threads.")] = False,
     data: DataOption = None,

@@ -10,14 +10,17 @@ import typer
 
 from headway import connect
 from headway.apps.cli.codes import NOT_AS_PROMISED
+from headway.apps.cli.consensus_known import without_known
 from headway.apps.cli.consensus_looking import command, show_found, show_letters_of
 from headway.apps.cli.consensus_place import (
     Place,
     find_place,
+    make_folder,
     refuse_empty,
     refuse_without_model,
 )
 from headway.apps.cli.consensus_progress import Counts, Screen, screen
+from headway.apps.cli.consensus_refused import QUEUE, without_refused
 from headway.apps.cli.screen import many, say_on_ctrl_c
 from headway.assembly.connection import Connection
 from headway.assembly.retrying import CLOCK
@@ -27,6 +30,7 @@ from headway.core.showing import shown
 from headway.systems.consensus.events import ArchiveSubmitted, plain
 from headway.systems.consensus.mail.errors import MailError
 from headway.systems.consensus.mail.finding import find_archives
+from headway.systems.consensus.mail.naming import in_text, readable
 from headway.systems.consensus.status import read_status
 from headway.systems.consensus.workers import Workers
 
@@ -54,14 +58,19 @@ class Ingestion:
 
 def ingest_archives(asked: Ingestion) -> None:
     """Submit archives and run the pipeline; end with the code that says how it came out."""
-    place = find_place(asked.data, asked.bus)
-    refuse_without_model(place.settings)
-    archives = _found(asked.paths)
-    if not archives:
-        refuse_empty(place)
-    place.settings.data.mkdir(parents=True, exist_ok=True)
-    with say_on_ctrl_c(lambda: "the same command goes on from there"):
-        asyncio.run(_submit(place, archives))
+    how_far = "nothing was submitted yet"
+    with say_on_ctrl_c(lambda: how_far):
+        place = find_place(asked.data, asked.bus)
+        refuse_without_model(place.settings)
+        archives = _found(asked.paths)
+        if not archives:
+            refuse_empty(place)
+        if not (asked.no_run and place.is_named):  # else nothing is kept there from here
+            named = "CONSENSUS_DATA" if asked.data is None else "--data"
+            make_folder(place.settings.data, named)
+        new = asyncio.run(_new(place, archives, is_run=not asked.no_run))
+        how_far = "the same command goes on from there"
+        asyncio.run(_submit(place, new))
         if asked.no_run:
             typer.echo("Services take them up where they run: " + command(place, "run", _PIPELINE))
             return
@@ -105,19 +114,37 @@ def _found(paths: Sequence[str]) -> list[str]:
     return archives
 
 
-async def _submit(place: Place, archives: Sequence[str]) -> None:
+async def _new(place: Place, archives: Sequence[str], *, is_run: bool) -> Sequence[str]:
+    """Give what has to be submitted, and say what has not."""
     from headway.systems.consensus.pipeline import SERVICES  # noqa: PLC0415 (it reads settings)
 
-    events = [("ArchiveSubmitted", plain(_submitted(path))) for path in archives]
     async with connect(place.bus) as headway:
         await headway.declare(*SERVICES)
+        new = await without_refused(headway, archives)
+        if left := len(archives) - len(new):
+            typer.echo(
+                f"{many(left, 'file was', 'files were')} refused before, and not changed since: "
+                f"the reason waits in {QUEUE}",
+                err=True,
+            )
+        if is_run:  # else nobody knows whether what is kept can be seen from here
+            unknown = await without_known(headway, new, place.settings.data)
+            if known := len(new) - len(unknown):
+                typer.echo(f"{many(known, 'archive is', 'archives are')} known already", err=True)
+            new = unknown
+    return new
+
+
+async def _submit(place: Place, archives: Sequence[str]) -> None:
+    events = [("ArchiveSubmitted", plain(_submitted(path))) for path in archives]
+    async with connect(place.bus) as headway:
         for start in range(0, len(events), _AT_ONCE):
             await headway.publish_all(events[start : start + _AT_ONCE])
 
 
 def _submitted(path: str) -> ArchiveSubmitted:
-    name = Path(path).name.split(".")[0]
-    return ArchiveSubmitted(path=str(Path(path).absolute()), source_name=name or path)
+    name = readable(Path(path).name.split(".")[0] or path)
+    return ArchiveSubmitted(path=in_text(str(Path(path).absolute())), source_name=name)
 
 
 def worker_environment(place: Place) -> Mapping[str, str]:
@@ -152,7 +179,9 @@ async def _until_settled(
         running.check()
         looked = CLOCK.now()
         counts.waiting = await _waiting(headway)
-        counts.messages = await _messages(headway) - before
+        # What failed is over too: else the bars would never be full.
+        failed = await _in_slices(headway, "failed")
+        counts.messages = await _messages(headway) - failed - before
         if counts.threads is None and not _is_parsing(counts.waiting):
             pending = await headway.find("threads", {"status": "pending"}, limit=_ALL)
             counts.threads = counts.done["summarization"] + len(pending)
@@ -179,5 +208,10 @@ async def _messages(headway: Connection) -> int:
 
 async def _parsed_before(headway: Connection) -> int:
     """Count the messages of archives that an earlier run has parsed."""
-    slices = await headway.find("slices", {"status": "pending"}, limit=_ALL)
-    return await _messages(headway) - sum(len(each.get("messages") or ()) for each in slices)
+    left = await _in_slices(headway, "pending") + await _in_slices(headway, "failed")
+    return await _messages(headway) - left
+
+
+async def _in_slices(headway: Connection, state: str) -> int:
+    slices = await headway.find("slices", {"status": state}, limit=_ALL)
+    return sum(len(each.get("messages") or ()) for each in slices)

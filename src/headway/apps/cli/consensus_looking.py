@@ -9,7 +9,9 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from headway.apps.cli.calling import own_name
 from headway.apps.cli.codes import NOT_AS_PROMISED
+from headway.apps.cli.consensus_away import said_in_one_line_of
 from headway.apps.cli.consensus_place import (
     Place,
     find_place,
@@ -61,6 +63,15 @@ def show_found(found: Status) -> None:
     show_table(["", "in all", *states], rows, numbers=["in all", *states])
     waiting = sum(found.waiting.values())
     typer.echo()
+    if found.without_text:
+        empty = many(found.without_text, "thread has", "threads have")
+        typer.echo(f"{empty} no text, and so no summary.")
+    if found.duplicates:
+        typer.echo(
+            f"{many(found.duplicates, 'message was', 'messages were')} passed over: their archive "
+            "has one with the same id, date, sender and subject before; "
+            f"{found.differing or 'none'} of them with another text."
+        )
     if waiting:
         queues = ", ".join(f"{number} in {name}" for name, number in found.waiting.items())
         typer.echo(f"{many(waiting, 'event')} on the way: {queues}")
@@ -82,7 +93,7 @@ def show_letters_of(found: Status, place: Place) -> int:
 def command(place: Place, *words: str) -> str:
     """Give a command for the engine of a pipeline, as it can be pasted."""
     bus = [] if place.is_named else ["--bus", place.bus]
-    return shlex.join(["headway", *words, *bus])
+    return f"{own_name()} {shlex.join([*words, *bus])}"
 
 
 def show_hits(question: str, data: Path | None, *, top: int, machine: bool) -> None:
@@ -95,7 +106,7 @@ def show_hits(question: str, data: Path | None, *, top: int, machine: bool) -> N
             f"nothing is in {settings.data} that could be searched: begin with headway consensus "
             "ingest PATH, or name another folder with --data"
         )
-    with closing(open_search(settings)) as search:
+    with said_in_one_line_of(settings), closing(open_search(settings)) as search:
         hits = search.find(question, top)
     if machine:
         typer.echo(as_json([_fields(each) for each in hits], indent=2))
@@ -110,6 +121,7 @@ def _fields(hit: Hit) -> dict[str, object]:
     passage = hit.passage
     return {
         "score": round(hit.score, 4),
+        "has_words": hit.has_words,
         "message_doc_id": hit.message_doc_id,
         "message_id": passage.message_id,
         "thread_id": hit.thread_id,
@@ -122,6 +134,8 @@ def _fields(hit: Hit) -> dict[str, object]:
 
 def _show(hits: list[Hit]) -> None:
     console = Console(highlight=False)
+    if hits and not any(each.has_words for each in hits):
+        typer.echo("None of these has a word of your question; they are the nearest in meaning.\n")
     for number, hit in enumerate(hits, 1):
         passage = hit.passage
         subject = harmless(passage.subject or "(no subject)")
@@ -137,4 +151,4 @@ def _show(hits: list[Hit]) -> None:
         show_indented(console, text, _NUMBER)
         console.print()
     if hits:
-        typer.echo("headway consensus summary THREAD: what came of the discussion")
+        typer.echo(f"{own_name()} consensus summary THREAD: what came of the discussion")

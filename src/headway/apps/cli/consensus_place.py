@@ -1,6 +1,7 @@
 """Where the pipeline of a command is: its settings, its engine, and what it needs."""
 
 import importlib.util
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
@@ -9,6 +10,7 @@ from headway.assembly.settings import engine_settings, environment
 from headway.core.engine_url import SqliteUrl
 from headway.core.errors import ConfigurationError
 from headway.core.extras import cure
+from headway.core.showing import shown
 from headway.systems.consensus.settings import ConsensusSettings
 
 FILE = "headway.db"
@@ -38,6 +40,24 @@ def find_place(data: Path | None, bus: str | None) -> Place:
     if bus or given.get("HEADWAY_BUS") or given.get("RABBITMQ_HOST"):
         return Place(settings, engine_settings(bus).url, is_named=True)
     return Place(settings, f"sqlite:///{quote(str(settings.data / FILE))}", is_named=False)
+
+
+def make_folder(folder: Path, named: str) -> None:
+    """Make a folder, or refuse one in which nothing can be kept."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):  # it may be there, and not be ours to write to
+            pass
+    except FileExistsError:
+        why = "it is a file"
+    except OSError as error:
+        why = (error.strerror or str(error)).lower()
+    else:
+        return
+    raise ConfigurationError(
+        f"{named}={shown(str(folder))!r} is not accepted: {why}; name a folder that you may write "
+        "to"
+    )
 
 
 def refuse_empty(place: Place) -> None:

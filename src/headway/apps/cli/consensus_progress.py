@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
+from headway.core.failure import Verdict
 from headway.core.showing import shown
 from headway.systems.consensus.telling import Told
 
@@ -23,7 +24,7 @@ PARSED, EMBEDDING, SUMMARIES = (
 """The queues of what is parsed, chunked and requested."""
 _LETTERS_SHOWN = 10
 _EVERY = 10.0
-"""Seconds between two lines, where there is no terminal."""
+"""Seconds between two lines: of progress where there is no terminal, and of trouble."""
 
 
 @dataclass(slots=True)
@@ -58,10 +59,14 @@ class Screen:
         self.counts = counts
         self._progress = progress
         self._tasks = {
-            name: progress.add_task(name, total=total) for name, _, total in counts.stages()
+            name: progress.add_task(name, total=total, visible=total != 0)
+            for name, _, total in counts.stages()
         }
         self._letters = 0
         self._said = 0.0
+        self._trouble = ""
+        """The last that was told, and not said yet."""
+        self._trouble_after = 0.0
 
     def hear(self, told: Told) -> None:
         """Take down what a worker tells, and say what a person should know."""
@@ -78,18 +83,26 @@ class Screen:
                 )
             case "back":
                 self._say(f"{told.service} goes on after {told.seconds:.0f} s", "green")
+            case "retry" if told.verdict == Verdict.TRANSIENT:  # others are only early
+                self._trouble = f"{told.service} tries again: {shown(told.words)}"
+            case "trouble":
+                self._trouble = shown(told.words)
             case _:
                 pass
 
     def draw(self, seconds: float) -> None:
         for name, done, total in self.counts.stages():
-            self._progress.update(
-                self._tasks[name], completed=done, total=None if total is None else max(total, done)
-            )
+            of = None if total is None else max(total, done)
+            # Of a stage with nothing to do there is nothing to see.
+            self._progress.update(self._tasks[name], completed=done, total=of, visible=of != 0)
         if self._progress.disable and seconds - self._said >= _EVERY:
             self._said = seconds
             words = ", ".join(f"{done} {name}" for name, done, _ in self.counts.stages())
             self._say(words, "")
+
+        if self._trouble and seconds >= self._trouble_after:
+            self._say(self._trouble, "red")
+            self._trouble, self._trouble_after = "", seconds + _EVERY
 
     def died(self, pid: int, code: int) -> None:
         self._say(f"worker {pid} died ({code}); another one is started", "red")

@@ -13,13 +13,17 @@ from rich.text import Text
 from headway import connect
 from headway.apps.cli.codes import NOT_AS_PROMISED
 from headway.apps.cli.consensus_place import Place, find_place, refuse_empty
-from headway.apps.cli.screen import as_json, harmless, show_table
+from headway.apps.cli.screen import as_json, harmless, many, show_table
 from headway.core.errors import ConfigurationError
 from headway.core.showing import shown
+from headway.systems.consensus import twins
 from headway.systems.consensus.identity import summary_document_id
+from headway.systems.consensus.lifecycles import THREADS
 
 Document = Mapping[str, Any]
 _ALL = 10_000_000
+_NO_TEXT = "no text"
+"""Of a thread whose messages are empty: it is done without a summary."""
 _SOME = 8
 _WIDEST = 100
 
@@ -36,8 +40,8 @@ def show_threads(data: Path | None, bus: str | None, *, machine: bool) -> None:
         (
             str(each["_id"]),
             str(each.get("last_date") or "-")[:10],
-            str(len(each.get("message_ids") or ())),
-            "yes" if each.get("summary_id") else "not yet",
+            str(twins.count(each)),
+            _of_summary(each),
             str(each.get("subject") or "(no subject)"),
         )
         for each in threads
@@ -59,10 +63,17 @@ def show_summary(thread: str, data: Path | None, bus: str | None, *, machine: bo
     elif summary is not None:
         _show(found, summary, place)
     if summary is None:
-        typer.echo(
-            f"thread {found['_id']} has no summary yet; see headway consensus status", err=True
-        )
+        why = "no summary yet; see headway consensus status"
+        if _of_summary(found) == _NO_TEXT:
+            why = "no text: there is nothing to summarize"
+        typer.echo(f"thread {found['_id']} has {why}", err=True)
         raise typer.Exit(NOT_AS_PROMISED)
+
+
+def _of_summary(thread: Document) -> str:
+    if thread.get("summary_id"):
+        return "yes"
+    return _NO_TEXT if thread.get("status") == THREADS.processed else "not yet"
 
 
 async def _threads(place: Place) -> Sequence[Document]:
@@ -109,7 +120,7 @@ def _fields(thread: Document) -> dict[str, Any]:
         "first_date": thread.get("first_date"),
         "last_date": thread.get("last_date"),
         "participants": thread.get("participants"),
-        "messages": len(thread.get("message_ids") or ()),
+        "messages": twins.count(thread),
         "has_consensus": thread.get("has_consensus"),
         "summary_id": thread.get("summary_id"),
     }
@@ -123,9 +134,10 @@ def _show(thread: Document, summary: Document, place: Place) -> None:
     title.stylize("bold")
     console.print(title, soft_wrap=True)
     people = ", ".join(map(str, thread.get("participants") or ()))
-    number = len(thread.get("message_ids") or ())
-    when = f"{str(thread.get('first_date'))[:10]} to {str(thread.get('last_date'))[:10]}"
-    about = harmless(f"{number} messages, {when}: {people}")
+    number = twins.count(thread)
+    days = [str(thread.get(each))[:10] for each in ("first_date", "last_date")]
+    when = " to ".join(dict.fromkeys(days))
+    about = harmless(f"{many(number, 'message')}, {when}" + f": {people}" * bool(people))
     about.stylize("bright_black")
     console.print(about)
     console.print()

@@ -13,9 +13,12 @@ import typer
 from headway.apps.cli.codes import CANNOT_GO_ON, NOT_AS_PROMISED
 from headway.assembly.settings import environment
 
-app = typer.Typer(help="Demonstrations that need no server.", invoke_without_command=True)
+app = typer.Typer(
+    help="Demonstrations that need no server; without a name, consensus.",
+    invoke_without_command=True,
+)
 
-_SERVE = (sys.executable, "-m", "headway.apps.cli", "ledger", "serve")
+_SERVE = (sys.executable, "-P", "-m", "headway.apps.cli", "ledger", "serve")
 _NEXT = """Next:
   headway ledger serve: run it yourself
   docs/how-to/run-the-ledger.md: its answers and settings"""
@@ -24,7 +27,7 @@ _WIDEST = 78
 
 @app.callback()
 def demo(context: typer.Context) -> None:
-    """Demonstrations that need no server; without a name, consensus."""
+    """Play the one that is named, or the first."""
     if context.invoked_subcommand is None:
         consensus()
 
@@ -57,6 +60,10 @@ def ledger(
         str | None,
         typer.Option(metavar="URL", help="postgresql://... instead of a SQLite file."),
     ] = None,
+    events: Annotated[
+        int,
+        typer.Option(min=20, max=100_000, metavar="NUMBER", help="Events of the larger load."),
+    ] = 400,
     as_json: Annotated[bool, typer.Option("--json", help="Figures for machines.")] = False,
 ) -> None:
     """Send events in parallel to a real server, with retry off and on, and prove the books.
@@ -68,9 +75,16 @@ def ledger(
     from headway.systems.ledger.demo import ServerDidNotStartError, events_in_all, play  # noqa: PLC0415
 
     _clean_up_on_the_way_out()
-    with figures.progress(events_in_all(), "starting servers", quiet=as_json) as tick:
+    with figures.progress(events_in_all(events), "starting servers", quiet=as_json) as tick:
         try:
-            acts = play(_SERVE, environment(), database=database, on_act=tick.say, on_answer=tick)
+            acts = play(
+                _SERVE,
+                environment(),
+                database=database,
+                events=events,
+                on_act=tick.say,
+                on_answer=tick,
+            )
         except ServerDidNotStartError as error:
             typer.echo(f"headway: {error}", err=True)
             raise typer.Exit(CANNOT_GO_ON) from None

@@ -1,6 +1,7 @@
 """`headway demo consensus`: the pipeline under five faults, and what became of every item."""
 
 import asyncio
+import shlex
 import shutil
 import sys
 import tempfile
@@ -10,13 +11,15 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import typer
 from rich.console import Console
 from rich.text import Text
 
+from headway.apps.cli.calling import own_name
 from headway.apps.cli.codes import CANNOT_GO_ON, NOT_AS_PROMISED
-from headway.apps.cli.consensus_place import refuse_without_model
+from headway.apps.cli.consensus_place import FILE, make_folder, refuse_without_model
 from headway.apps.cli.demo_consensus_screen import shown
 from headway.apps.cli.screen import as_json, harmless, say_on_ctrl_c, show_indented, show_table
 from headway.assembly.engine import open_engine
@@ -26,13 +29,15 @@ from headway.systems.consensus.demo.run import Books, Demo, Played, play
 from headway.systems.consensus.settings import ConsensusSettings
 
 PIPELINE = "headway.systems.consensus.pipeline"
-_SWEEP = (sys.executable, "-m", "headway.apps.cli", "sweep", PIPELINE, "--once", "--json")
+_SWEEP = (sys.executable, "-P", "-m", "headway.apps.cli", "sweep", PIPELINE, "--once", "--json")
 _WIDEST = 78
 _MONTHS = {
     1: "A month of a mailing list goes",
     2: "Two months of a mailing list go",
     3: "Three months of a mailing list go",
 }
+_FAULTS = ("fault", "on purpose", "what happened")
+_RECOVERED = "recovered in"
 _FACTS = 9
 
 
@@ -42,8 +47,10 @@ def show_consensus(months: int, *, keep: Path | None, machine: bool) -> None:
     if keep is not None and keep.exists() and (not keep.is_dir() or any(keep.iterdir())):
         typer.echo(f"headway: --keep {keep} is not accepted: name a new or empty folder", err=True)
         raise typer.Exit(CANNOT_GO_ON)
+    if keep is not None:
+        make_folder(keep, "--keep")
     if not machine:
-        typer.echo(_introduction(months) + "\n", err=True)
+        typer.echo(_introduction(months) + "\n")
     left = "nothing is left of it" if keep is None else f"what was done is in {keep}"
     with say_on_ctrl_c(lambda: left), _folder(keep) as data:
         demo = Demo(
@@ -66,7 +73,6 @@ def show_consensus(months: int, *, keep: Path | None, machine: bool) -> None:
 @contextmanager
 def _folder(keep: Path | None) -> Iterator[Path]:
     if keep is not None:
-        keep.mkdir(parents=True, exist_ok=True)
         yield keep
         return
     with tempfile.TemporaryDirectory(prefix="headway-demo-") as folder:
@@ -132,8 +138,8 @@ def _show(played: Played, shortcomings: list[str], keep: Path | None) -> None:
         )
         for each in played.faults
     ]
-    show_table(["fault", "on purpose", "what happened", "took"], rows, whole=["fault"])
-    console.print()
+    show_table([*_FAULTS, _RECOVERED], rows, numbers=[_RECOVERED], whole=["fault"])
+    console.print(f"\n{_RECOVERED}: from the fault until all that it had hit went on\n")
     numbers = ["made", "finished", "failed"]
     show_table(["", *numbers], _items(played), numbers=numbers)
     console.print()
@@ -184,20 +190,24 @@ def _show_letter(console: Console, played: Played, keep: Path | None) -> None:
             "slice": ", ".join(letter.document_ids),
         }.items():
             show_indented(console, harmless(value), _FACTS, first=Text(f"  {name}"))
-    bus = f"--bus sqlite:///{keep or 'DIR'}/headway.db"
-    console.print("To look at it, and to send it again when its archive is mended:")
-    console.print(f"  headway failed inspect parsing {bus}", soft_wrap=True)
-    console.print(f"  headway failed requeue parsing {bus}", soft_wrap=True)
+    folder = "DIR" if keep is None else shlex.quote(str(keep))
+    name, bus = own_name(), f"--bus sqlite:///{'DIR' if keep is None else quote(str(keep))}/{FILE}"
+    console.print("To look at it, to send it again when its archive is mended, and to run it then:")
+    console.print(f"  {name} failed inspect parsing {bus}", soft_wrap=True)
+    console.print(f"  {name} failed requeue parsing {bus}", soft_wrap=True)
+    console.print(f"  {name} consensus ingest --data {folder}", soft_wrap=True)
 
 
 def _next(keep: Path | None) -> str:
+    name = own_name()
     if keep is None:
-        return """Next:
-  headway demo consensus --keep DIR: keep the folder, and try these commands
-  headway consensus ingest PATH: the same with mail of your own
+        return f"""Next:
+  {name} demo consensus --keep DIR: keep the folder, and try these commands
+  {name} consensus ingest PATH: the same with mail of your own
   docs/how-to/run-consensus.md: how"""
+    folder = shlex.quote(str(keep))
     return f"""Next:
-  headway consensus search "why was the release late" --data {keep}
-  headway consensus summary --list --data {keep}
+  {name} consensus search "why was the release late" --data {folder}
+  {name} consensus summary --list --data {folder}
   {keep}/reports/index.html: the pages
   docs/how-to/run-consensus.md: the same with mail of your own"""

@@ -24,7 +24,7 @@ _SIGNS = {"plain": ("·", ""), "fault": ("✗", "bold red"), "answer": ("✓", "
 @contextmanager
 def shown(*, quiet: bool) -> Iterator[Story]:
     """Show a story as it is told: on a terminal with bars, elsewhere in lines."""
-    console = Console(stderr=True, quiet=quiet, highlight=False)
+    console = Console(quiet=quiet, highlight=False)
     if console.is_terminal and not quiet:
         story = Story(lambda line: console.print(_line(line, console.width)))
         with Live(_Bars(story), console=console, refresh_per_second=5):

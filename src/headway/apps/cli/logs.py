@@ -1,10 +1,10 @@
 """How the commands that run for long write their log."""
 
-import logging
 import sys
 from enum import StrEnum
 
 from headway.adapters.logs.formats import JsonFormatter, TerminalFormatter
+from headway.adapters.logs.writing import write_lines
 
 
 class LogFormat(StrEnum):
@@ -18,8 +18,4 @@ class LogFormat(StrEnum):
 def write_logs(shape: LogFormat) -> None:
     """Write short lines for a person at a terminal, JSON for anything else that reads them."""
     text = shape is LogFormat.TEXT or (shape is LogFormat.AUTO and sys.stderr.isatty())
-    handler = logging.StreamHandler()
-    handler.setFormatter(TerminalFormatter() if text else JsonFormatter())
-    logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
-    # Of lost connections it writes tracebacks; Headway says each in one line.
-    logging.getLogger("pika").setLevel(logging.CRITICAL)
+    write_lines(TerminalFormatter() if text else JsonFormatter())

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 import typer
+from rich.console import Console
 
 from headway.apps.cli.engines import on_engine
 from headway.apps.cli.exporting import Export
@@ -17,6 +18,8 @@ from headway.core.letter import Letter
 from headway.core.showing import shown
 from headway.ports.engine import Engine
 
+_LETTERS, _AGE = 10, 23
+"""Columns that these take in the table, each with a gap."""
 _ONLY_THE_STORE = (
     "only the store of their services can tell; set HEADWAY_STORE as for the workers, if they have "
     "one"
@@ -31,8 +34,12 @@ def show_queues(bus: str | None, *, machine: bool) -> None:
     elif found:
         # Some engines never know the newest: then there is no column.
         ages = [age for age in ("oldest", "newest") if any(q[age] for q in found)] or ["oldest"]
+        room = Console().width - max(len(shown(q["queue"])) for q in found) - _LETTERS
+        if room < len(ages) * _AGE:  # the name of a queue is to be copied, so it goes before
+            ages = ages[:1]
         rows = [(q["queue"], str(q["letters"]), *(when(q[age]) for age in ages)) for q in found]
-        show_table(["queue", "letters", *ages], rows, numbers=["letters"])
+        whole = ["queue"] if room >= _AGE else []
+        show_table(["queue", "letters", *ages], rows, numbers=["letters"], whole=whole)
         for each in found:
             _remark(each)
     else:

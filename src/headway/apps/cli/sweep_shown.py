@@ -103,10 +103,10 @@ def show_preview(seen: Preview) -> None:
     _line("requeue", seen.requeue)
     _line("give up", seen.give_up)
     for why, listed in seen.skipped.items():
-        _line(f"leave alone, because {_WHY[why]}", listed)
+        _line(f"left alone, because {_WHY[why]}", listed)
     for kind, listed in seen.errors.items():
         error = shown(f"{kind}: {listed.error}")
-        _line(f"leave alone, because no event can be made of them ({error})", listed)
+        _line(f"left alone, because no event can be made of them ({error})", listed)
     if Skip.HELD_BACK in seen.skipped:
         cure = "RETRY_JOB_CAP_AFTER_DOWNTIME" if seen.after_downtime else "RETRY_JOB_LIMIT"
         after = ", after a downtime of the sweeper" * seen.after_downtime

@@ -1,6 +1,7 @@
 """The API of error reports: take them in, and give them back."""
 
 import uuid
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -9,13 +10,22 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from headway.core.error_report import LEVELS, ErrorFilter, Level, read_report
+from headway.core.error_report import (
+    LEVELS,
+    ErrorFilter,
+    Level,
+    cure_of_name,
+    read_report,
+)
 from headway.ports.clock import Clock
 from headway.ports.error_book import ErrorBook
 
 LARGEST_BODY = 1_000_000
 MOST_AT_ONCE = 1_000
+_LARGEST_LIST = 10_000_000
+"""Bytes of a whole answer."""
 USUAL = 100
+FILTER = tuple(each.name for each in msgspec.structs.fields(ErrorFilter))
 
 
 class ErrorsApi:
@@ -35,13 +45,14 @@ class ErrorsApi:
 
     async def take(self, request: Request) -> Response:
         # Another site's page may make a browser send a plain form here, but not JSON.
-        if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
+        kind = request.headers.get("content-type", "").partition(";")[0].strip()
+        if kind.lower() != "application/json":
             return refusal(415, "send JSON, with Content-Type: application/json")
         body = await _bounded_body(request)
         if body is None:
             return refusal(413, f"a report has at most {LARGEST_BODY:,} bytes")
         try:
-            report = read_report(body)
+            report = await run_in_threadpool(read_report, body)
         except ValueError as error:
             return refusal(400, str(error))
         error_id = str(uuid.uuid4())
@@ -50,11 +61,14 @@ class ErrorsApi:
 
     async def list(self, request: Request) -> Response:
         try:
-            which, limit, offset = read_query(request)
+            refuse_unknown(request, (*FILTER, "limit", "offset"))
+            which, offset = read_filter(request), read_offset(request)
+            limit = _number(request, "limit", USUAL, low=1, high=MOST_AT_ONCE)
         except ValueError as error:
             return refusal(400, str(error))
         found, total = await run_in_threadpool(self._book.find, which, limit=limit, offset=offset)
-        errors = [kept.flat() for kept in found]
+        # Of a few that are long all is shown, of many no more than one answer can hold.
+        errors = [kept.flat_within(_LARGEST_LIST // len(found)) for kept in found]
         return _json({"errors": errors, "total": total, "limit": limit, "offset": offset})
 
     async def one(self, request: Request) -> Response:
@@ -64,7 +78,11 @@ class ErrorsApi:
             return refusal(404, f"there is no error {error_id}, or no longer")
         return _json(kept.flat())
 
-    async def stats(self, _: Request) -> Response:
+    async def stats(self, request: Request) -> Response:
+        try:
+            refuse_unknown(request, ())
+        except ValueError as error:
+            return refusal(400, str(error))
         return _json(msgspec.structs.asdict(await run_in_threadpool(self._book.stats)))
 
 
@@ -72,16 +90,27 @@ def refusal(status: int, why: str) -> Response:
     return JSONResponse({"status": "error", "error": why}, status)
 
 
-def read_query(request: Request) -> tuple[ErrorFilter, int, int]:
+def refuse_unknown(request: Request, names: Sequence[str]) -> None:
+    """Refuse a question with a name that says nothing here: it would be answered as another one."""
+    for name in request.query_params:
+        if name not in names:
+            cure = cure_of_name(name, names) if names else "nothing can be asked for here"
+            raise ValueError(f"{name[:40]!r} is not accepted: {cure}")
+
+
+def read_filter(request: Request) -> ErrorFilter:
     """Read which errors are asked for; ValueError names what cannot be used."""
     asked = request.query_params
-    which = ErrorFilter(
+    return ErrorFilter(
         service=asked.get("service") or None,
         level=_level(asked.get("level")),
         error_type=asked.get("error_type") or None,
     )
-    limit = _number(request, "limit", USUAL, low=1, high=MOST_AT_ONCE)
-    return which, limit, _number(request, "offset", 0, low=0, high=10**9)
+
+
+def read_offset(request: Request) -> int:
+    """Read how many of the newest are passed over; ValueError as above."""
+    return _number(request, "offset", 0, low=0, high=10**9)
 
 
 def _level(text: str | None) -> Level | None:

@@ -10,11 +10,14 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from headway.apps.web.errors_api import read_query, refusal
+from headway.apps.web.errors_api import FILTER, read_filter, read_offset, refuse_unknown
 from headway.core.error_report import LEVELS, KeptError
 from headway.ports.error_book import ErrorBook
 
 _PAGE = 50
+_LONGEST_MESSAGE = 5_000
+_LONGEST_TRACE = 20_000
+_LONGEST_CONTEXT = 10_000
 
 
 class ErrorsPage:
@@ -30,6 +33,7 @@ class ErrorsPage:
             lstrip_blocks=True,
         )
         self._page = templates.get_template("errors.html")
+        self._refused = templates.get_template("refused.html")
 
     def routes(self) -> list[Route]:
         return [Route("/ui", self.show), Route("/", self.health)]
@@ -44,9 +48,10 @@ class ErrorsPage:
 
     async def show(self, request: Request) -> Response:
         try:
-            which, _, offset = read_query(request)
+            refuse_unknown(request, (*FILTER, "offset"))
+            which, offset = read_filter(request), read_offset(request)
         except ValueError as error:
-            return refusal(400, str(error))
+            return HTMLResponse(self._refused.render(why=str(error)), 400)
         stats = await run_in_threadpool(self._book.stats)
         found, total = await run_in_threadpool(self._book.find, which, limit=_PAGE, offset=offset)
         asked = {name: value for name, value in msgspec.structs.asdict(which).items() if value}
@@ -78,11 +83,19 @@ def _row(kept: KeptError) -> dict[str, Any]:
         "service": report.service,
         "level": report.level,
         "type": report.error_type or "",
-        "message": report.message,
-        "trace": report.stack_trace,
+        "message": _beginning(report.message, _LONGEST_MESSAGE),
+        "trace": report.stack_trace and _beginning(report.stack_trace, _LONGEST_TRACE),
         "context": None if not context else _indented(context),
     }
 
 
 def _indented(context: dict[str, Any]) -> str:
-    return msgspec.json.format(msgspec.json.encode(context), indent=2).decode()
+    body = msgspec.json.encode(context)
+    # What is long as it is would only become longer: each level is indented further.
+    shown = body if len(body) > _LONGEST_CONTEXT else msgspec.json.format(body, indent=2)
+    return _beginning(shown.decode(), _LONGEST_CONTEXT)
+
+
+def _beginning(text: str, longest: int) -> str:
+    more = len(text) - longest
+    return text if more <= 0 else f"{text[:longest]}\n... {more:,} more characters, see as JSON"

@@ -47,19 +47,15 @@ Weights = dict[str, float]
 def weigh(texts: Sequence[str]) -> list[Weights]:
     """Weigh the words of each text by TF-IDF; every one that has words is of length 1."""
     counted = [Counter(words(text)) for text in texts]
-    found_in = Counter(word for each in counted for word in each)
-    return [
-        _normalized({w: n * _rarity(found_in[w], len(texts)) for w, n in each.items()})
-        for each in counted
-    ]
-
-
-def _rarity(texts: int, of: int) -> float:
-    return 1.0 + math.log(of / texts)
+    found_in: Counter[str] = Counter()
+    for each in counted:
+        found_in.update(each.keys())
+    rarity = {word: 1.0 + math.log(len(texts) / count) for word, count in found_in.items()}
+    return [_normalized({w: n * rarity[w] for w, n in each.items()}) for each in counted]
 
 
 def _normalized(weights: Weights) -> Weights:
-    length = math.sqrt(sum(weight * weight for weight in weights.values()))
+    length = math.hypot(*weights.values())
     return {word: weight / length for word, weight in weights.items()} if length else {}
 
 

@@ -81,12 +81,21 @@ _SUPPORTS = _any_of(
 )
 
 
-_PERHAPS = re.compile(
-    r"[+-]1|agree|deci|accept|approv|resolved|settle|consensus|conclusion|let'?s|we |we'll|i'll|"
-    r"i will|going|object|oppose|against|veto|convinced|favou?r|support|withdraw|lgtm|sounds|looks|"
-    r"(?:with|by|for) me|happy|fine|ok|sense|second|motion|vote|proposal"
-)
-"""In every sentence with a cue there is one of these: the others are not looked at closely."""
+# In every sentence with a cue there is one of these: the others are not looked at closely. To look
+# for a plain text takes a hundredth of the time that such a pattern takes.
+_WITHDRAWING = ("object", "withdraw")
+_OBJECTING = (
+    "-1", "object", "agree", "oppose", "against", "veto", "convinced", "favo", "accept",
+    "consensus", "support",
+)  # fmt: skip
+_DECIDING = (
+    "agree", "deci", "accept", "approv", "resolved", "settle", "we ", "consensus", "conclusion",
+    "let's", "lets", "we'll", "i'll", "i will", "going", "motion", "vote", "proposal",
+)  # fmt: skip
+_SUPPORTING = (
+    "+1", "lgtm", "sounds", "looks", "agree", "with me", "by me", "for me", "favo", "support",
+    "happy", "fine", "ok", "sense", "second",
+)  # fmt: skip
 
 
 def cue_of(sentence: str) -> Cue | None:
@@ -98,15 +107,23 @@ def cue_of(sentence: str) -> Cue | None:
     text = sentence.replace("\N{RIGHT SINGLE QUOTATION MARK}", "'").strip()
     if text.rstrip("\"')]").endswith("?"):
         return Cue.ASKS
-    if not _PERHAPS.search(text.lower()) or (_FOR.search(text) and _AGAINST.search(text)):
-        return None  # or it is for one thing, and against another
-    if _WITHDRAWS.search(text):
+    low = text.lower()
+    if "+1" in low and "-1" in low and _FOR.search(text) and _AGAINST.search(text):
+        return None  # it is for one thing, and against another
+    if _has(low, _WITHDRAWING) and _WITHDRAWS.search(text):
         return Cue.SUPPORTS
-    if _OBJECTS.search(text):
+    if _has(low, _OBJECTING) and _OBJECTS.search(text):
         return Cue.OBJECTS
-    if _DECIDES.search(text) and not _UNDECIDED.search(text):
+    if _has(low, _DECIDING) and _DECIDES.search(text) and not _UNDECIDED.search(text):
         return Cue.DECIDES
-    return Cue.SUPPORTS if _SUPPORTS.search(text) else None
+    return Cue.SUPPORTS if _has(low, _SUPPORTING) and _SUPPORTS.search(text) else None
+
+
+def _has(text: str, words: Sequence[str]) -> bool:
+    for word in words:  # noqa: SIM110 (any() takes twice as long, and this is asked often)
+        if word in text:
+            return True
+    return False
 
 
 @dataclass(frozen=True, slots=True)

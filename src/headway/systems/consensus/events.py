@@ -30,6 +30,7 @@ class ArchiveSubmitted(EventData, frozen=True, kw_only=True):
     """Somebody wants this file or folder to be read."""
 
     path: Text
+    """Or a file:// URL, for a name that is no text."""
     source_name: Text
     source_type: SourceType = "local"
     source_url: str = ""

@@ -9,12 +9,15 @@ Beside Headway's own table (connections, timeouts, HTTP 429 and 503 with their R
 | UnreadableMailError     | permanent | a message without anything to read                       |
 | FileNotFoundError and its like | permanent | nobody has put a file there that a person named    |
 | ArchiveAwayError        | not yet   | a kept archive is not visible (yet) where it should be   |
+| InputGivenUpError       | permanent | what a thread waits for was given up: a person decides   |
 | ConditionLostError      | not yet   | many slices have a thread in common: others went first   |
 | ModelAnswerError        | transient | a model answered something that is no answer: ask again  |
 | ModelMissingError       | permanent | a model or its package is not installed here             |
 | VectorsMismatchError    | permanent | vectors of another model or size are in the store        |
 | OSError, also a full disk | transient | 3 tries; then a letter, and somebody makes room        |
 """
+
+from collections.abc import Sequence
 
 from headway import ConditionLostError, Rule, Verdict
 from headway.core.catalogue import EVERYTHING
@@ -29,6 +32,7 @@ __all__ = [
     "CLASSIFIER",
     "ArchiveAwayError",
     "ConsensusError",
+    "InputGivenUpError",
     "MailError",
     "ModelAnswerError",
     "ModelMissingError",
@@ -45,6 +49,17 @@ class ConsensusError(Exception):
 
 class ArchiveAwayError(ConsensusError):
     """An archive that was kept is not where it was kept: its folder may not be there yet."""
+
+
+class InputGivenUpError(ConsensusError):
+    """A thread waits for work that was given up, and that nobody will do unless told to."""
+
+    def __init__(self, collection: str, ids: Sequence[str]) -> None:
+        super().__init__(
+            f"the thread waits for {collection} that were given up: {', '.join(ids)}. Mend what "
+            f"failed (headway documents stuck {collection} shows it), then headway documents "
+            f"reset {collection}: the thread follows by itself"
+        )
 
 
 class ModelAnswerError(ConsensusError):
@@ -76,6 +91,12 @@ CLASSIFIER = EVERYTHING.before(
             verdict=Verdict.NOT_YET,
             error_type="ARCHIVE_AWAY",
             types=_named(ArchiveAwayError),
+        ),
+        Rule(
+            name="consensus.input_given_up",
+            verdict=Verdict.PERMANENT,
+            error_type="INPUT_GIVEN_UP",
+            types=_named(InputGivenUpError),
         ),
         Rule(
             name="consensus.thread_shared",

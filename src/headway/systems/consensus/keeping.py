@@ -88,8 +88,9 @@ def opened(data: Path, file_path: str) -> Iterator[mmap]:
         file = path.open("rb")
     except FileNotFoundError as error:
         raise ArchiveAwayError(
-            f"{file_path} is not in {data}: every service needs the same CONSENSUS_DATA; if the "
-            "file is lost, ingest the archive again"
+            f"{file_path} is not in {data}: every service needs the same CONSENSUS_DATA. If the "
+            "file is lost, ingest the archive again, and it is back under this name; then headway "
+            "failed requeue parsing.failed has it parsed"
         ) from error
     with file:
         mail = mmap(file.fileno(), 0, access=ACCESS_READ)

@@ -16,5 +16,7 @@ MESSAGES = Lifecycle("messages", lease=_LEASE)
 CHUNKS = Lifecycle("chunks", flag="embedding_generated", lease=_LEASE)
 THREADS = Lifecycle("threads", lease=_LEASE)
 
-LIFECYCLES = (ARCHIVES, SLICES, MESSAGES, CHUNKS, THREADS)
-"""Of all collections with a life; summaries are made whole, and have none."""
+SUMMARIES = Lifecycle("summaries", lease=_LEASE)
+"""Processed when the page is made; one that is not the thread's any more needs none."""
+
+LIFECYCLES = (ARCHIVES, SLICES, MESSAGES, CHUNKS, THREADS, SUMMARIES)

@@ -1,8 +1,15 @@
 """The services of the pipeline, made from CONSENSUS_*, for `headway run`.
 
 headway run headway.systems.consensus.pipeline:chunking headway.systems.consensus.pipeline:embedding
+
+Each is made when it is asked for: a stage does not load what only another one needs.
 """
 
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Any
+
+from headway import Service
 from headway.assembly.settings import environment
 from headway.systems.consensus.services.chunking import chunking_service
 from headway.systems.consensus.services.embedding import embedding_service
@@ -15,13 +22,36 @@ from headway.systems.consensus.settings import ConsensusSettings
 
 SETTINGS = ConsensusSettings.from_mapping(environment())
 
-ingestion = ingestion_service(SETTINGS)
-parsing = parsing_service(SETTINGS)
-chunking = chunking_service(SETTINGS)
-embedding = embedding_service(SETTINGS)
-orchestrator = orchestrator_service(SETTINGS)
-summarization = summarization_service(SETTINGS)
-reporting = reporting_service(SETTINGS)
-
-SERVICES = (ingestion, parsing, chunking, embedding, orchestrator, summarization, reporting)
+ingestion: Service
+parsing: Service
+chunking: Service
+embedding: Service
+orchestrator: Service
+summarization: Service
+reporting: Service
+SERVICES: tuple[Service, ...]
 """In the order in which an archive passes them."""
+
+_MAKERS: Mapping[str, Callable[[ConsensusSettings], Service]] = {
+    "ingestion": ingestion_service,
+    "parsing": parsing_service,
+    "chunking": chunking_service,
+    "embedding": embedding_service,
+    "orchestrator": orchestrator_service,
+    "summarization": summarization_service,
+    "reporting": reporting_service,
+}
+__all__ = list(_MAKERS)
+
+
+@cache
+def _made(name: str) -> Service:
+    return _MAKERS[name](SETTINGS)
+
+
+def __getattr__(name: str) -> Any:
+    if name == "SERVICES":
+        return tuple(_made(each) for each in _MAKERS)
+    if name in _MAKERS:
+        return _made(name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

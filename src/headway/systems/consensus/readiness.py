@@ -7,12 +7,17 @@ from datetime import datetime
 from functools import partial
 from typing import Any, NamedTuple
 
-from headway import DocumentNotFoundError, Work
+from headway import DocumentNotFoundError, Lifecycle, Work
 from headway.systems.consensus import selecting
 from headway.systems.consensus.events import SummarizationRequested
+from headway.systems.consensus.failures import InputGivenUpError
+from headway.systems.consensus.lifecycles import CHUNKS, MESSAGES, SLICES
 from headway.systems.consensus.models.summarizer import Speech
+from headway.systems.consensus.twins import once_each
 
 Document = dict[str, Any]
+_ON_ITS_WAY = ("pending", "failed")
+_GIVEN_UP = "failed_max_retries"
 _AT_ONCE = 200
 _LONG = 50_000
 """Characters from which on choosing takes so long that others should not wait for it."""
@@ -20,7 +25,7 @@ _LONG = 50_000
 
 @dataclass(frozen=True, slots=True)
 class Gathered:
-    """All of a thread."""
+    """All of a thread, each message once."""
 
     messages: Sequence[Document]
     chunks: Sequence[Document]
@@ -29,11 +34,29 @@ class Gathered:
 class Missing(NamedTuple):
     """What a thread still waits for."""
 
-    collection: str
+    what: str
     ids: Sequence[str]
+    lifecycle: Lifecycle
+    """Of the documents that have these ids, whose work is not done."""
 
     def error(self) -> DocumentNotFoundError:
-        return DocumentNotFoundError(self.collection, self.ids)
+        return DocumentNotFoundError(self.what, self.ids)
+
+
+async def refuse_unless_on_its_way(work: Work, missing: Missing) -> None:
+    """Raise, unless all that is missing can be seen to be on its way: waiting, or to be swept.
+
+    Raises:
+        InputGivenUpError: Some of it was given up, and stays so until a person decides.
+        DocumentNotFoundError: It is not visible, or nobody is at it.
+    """
+    lifecycle = missing.lifecycle
+    found = await work.documents(lifecycle.collection).require(missing.ids)
+    given_up = [str(each["_id"]) for each in found if lifecycle.state(each) == _GIVEN_UP]
+    if given_up:
+        raise InputGivenUpError(lifecycle.collection, given_up)
+    if any(lifecycle.state(each) not in _ON_ITS_WAY for each in found):
+        raise missing.error()
 
 
 async def gather(work: Work, thread: Document) -> Gathered | Missing:
@@ -42,7 +65,7 @@ async def gather(work: Work, thread: Document) -> Gathered | Missing:
     Few at first: while a thread is on its way, the first look mostly finds something missing.
     """
     if thread.get("slices"):
-        return Missing("slices", thread["slices"])
+        return Missing("slices", thread["slices"], SLICES)
     left = list(thread.get("message_ids") or [])
     messages: list[Document] = []
     chunks: list[Document] = []
@@ -51,14 +74,16 @@ async def gather(work: Work, thread: Document) -> Gathered | Missing:
         left, ids = left[:-size], left[-size:]
         found = await work.documents("messages").require(ids)
         if unchunked := [str(each["_id"]) for each in found if each.get("chunk_ids") is None]:
-            return Missing("chunks of messages", unchunked)
+            return Missing("chunks of messages", unchunked, MESSAGES)
         parts = await require_embedded(work, [one for each in found for one in each["chunk_ids"]])
         if isinstance(parts, Missing):
             return parts
         messages += found
         chunks += parts
         size = min(size * 2, _AT_ONCE)
-    return Gathered(messages, chunks)
+    kept = once_each(thread, messages)
+    shown = {each["_id"] for each in kept}
+    return Gathered(kept, [each for each in chunks if each["message_doc_id"] in shown])
 
 
 async def require_embedded(work: Work, ids: Sequence[str]) -> list[Document] | Missing:
@@ -67,7 +92,7 @@ async def require_embedded(work: Work, ids: Sequence[str]) -> list[Document] | M
         return []
     found = await work.documents("chunks").require(ids)
     waiting = [str(each["_id"]) for each in found if each.get("embedding_generated") is not True]
-    return Missing("embedded chunks", waiting) if waiting else found
+    return Missing("embedded chunks", waiting, CHUNKS) if waiting else found
 
 
 async def request_of(

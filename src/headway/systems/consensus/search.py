@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from headway.systems.consensus.models.embedder import Embedder, open_embedder
 from headway.systems.consensus.settings import ConsensusSettings
 from headway.systems.consensus.text.snippets import Snippet, snippet
-from headway.systems.consensus.text.words import terms_of_question
+from headway.systems.consensus.text.words import terms, terms_of_question
 from headway.systems.consensus.vectors.store import Found, Passage, VectorStore, open_vectors
 
 _CANDIDATES = 200
@@ -28,6 +28,8 @@ class Hit:
     score: float
     """Of use only to compare hits of one search."""
     snippet: Snippet
+    has_words: bool
+    """A word of the question is in it; else it is only near in meaning."""
 
     @property
     def message_doc_id(self) -> str:
@@ -56,7 +58,12 @@ class Search:
         said = self._vectors.search_words(wanted, deep)
         fused = _fused([(_MEANING, meant), (_WORDS, said)])
         return [
-            Hit(passage=each.passage, score=each.score, snippet=snippet(each.passage.text, wanted))
+            Hit(
+                passage=each.passage,
+                score=each.score,
+                snippet=snippet(each.passage.text, wanted),
+                has_words=_has_one_of(wanted, each.passage),
+            )
             for each in _once_each(fused)[:k]
         ]
 
@@ -68,6 +75,11 @@ def open_search(settings: ConsensusSettings) -> Search:
     """Search what the services with these settings have embedded."""
     embedder = open_embedder(settings)
     return Search(embedder, open_vectors(settings, embedder.model))
+
+
+def _has_one_of(wanted: Sequence[str], passage: Passage) -> bool:
+    there = {*terms(passage.text), *terms(passage.subject)}
+    return not there.isdisjoint(wanted)
 
 
 def _fused(rankings: Sequence[tuple[float, Sequence[Found]]]) -> list[Found]:

@@ -24,6 +24,8 @@ VERSION = "1"
 _SHARE = 4
 """One in four goes to the last messages, and one in four to where people decide."""
 _WEIGHT = {Cue.DECIDES: 3, Cue.OBJECTS: 2, Cue.SUPPORTS: 1}
+_HEAVIEST_FIRST = sorted(_WEIGHT.values(), reverse=True)
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s")
 
 Document = Mapping[str, Any]
 
@@ -61,7 +63,7 @@ def select(messages: Sequence[Document], chunks: Sequence[Document], top_k: int)
         sources[str(first["_id"])] = "first"
     for last in _openings_of_the_last(ordered, top_k // _SHARE):
         sources.setdefault(str(last["_id"]), "last")
-    for decisive in _decisive(ordered)[: top_k // _SHARE]:
+    for decisive in _decisive(ordered, top_k // _SHARE):
         sources.setdefault(str(decisive["_id"]), "decisive")
     for chunk in sorted(scores, key=lambda one: (-scores[one], one)):
         sources.setdefault(chunk, "central")
@@ -130,16 +132,30 @@ def _scores(chunks: Sequence[Document]) -> list[float]:
     return centralities(weigh([str(each.get("text") or "") for each in chunks]))
 
 
-def _decisive(ordered: Sequence[Document]) -> list[Document]:
-    """Give the chunks in which people decide, object or agree: the weightiest, the last first."""
-    weighed = [(_weight(str(each.get("text") or "")), each) for each in reversed(ordered)]
-    found = [(weight, each) for weight, each in weighed if weight]
-    return [each for _, each in sorted(found, key=lambda pair: -pair[0])]
+def _decisive(ordered: Sequence[Document], count: int) -> list[Document]:
+    """Give the chunks in which people decide, object or agree: the weightiest, the last first.
+
+    From the end backwards, and no farther than to so many that nothing weighs more.
+    """
+    found: dict[int, list[Document]] = {weight: [] for weight in _HEAVIEST_FIRST}
+    for each in reversed(ordered):
+        if len(found[_HEAVIEST_FIRST[0]]) >= count:
+            break
+        weight = _weight(str(each.get("text") or ""))
+        if weight:
+            found[weight].append(each)
+    return [each for its in found.values() for each in its][:count]
 
 
 def _weight(text: str) -> int:
-    sentences = (part for line in text.split("\n") for part in re.split(r"(?<=[.!?])\s", line))
-    return max((_WEIGHT.get(cue, 0) for each in sentences if (cue := cue_of(each))), default=0)
+    heaviest = 0
+    for line in text.split("\n"):
+        for sentence in _SENTENCE_END.split(line):
+            cue = cue_of(sentence)
+            heaviest = max(heaviest, _WEIGHT.get(cue, 0) if cue is not None else 0)
+            if heaviest == _HEAVIEST_FIRST[0]:
+                return heaviest
+    return heaviest
 
 
 def _openings_of_the_last(ordered: Sequence[Document], count: int) -> list[Document]:

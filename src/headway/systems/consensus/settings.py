@@ -54,7 +54,7 @@ SETTINGS = (
     Setting("PROMPT", "prompt", str),
     Setting("TIME_SCALE", "time_scale", number(0.0001, 1000)),
 )
-_KEYS = frozenset({"embedding_api_key", "vectors_api_key", "summary_api_key"})
+_KEYS = ("embedding_api_key", "vectors_api_key", "summary_api_key")
 _URLS = ("embedding_url", "vectors", "summary_url")
 
 
@@ -97,6 +97,10 @@ class ConsensusSettings:
             )
         for name in _URLS:
             _refuse_no_url(name, getattr(self, name))
+        for name in _KEYS:
+            _refuse_no_key(name, getattr(self, name))
+        _refuse_two_keys("EMBEDDING", self.embedding_url, self.embedding_api_key)
+        _refuse_two_keys("SUMMARY", self.summary_url, self.summary_api_key)
         _refuse_half_a_backend("EMBEDDING", self.embedding_backend, self.embedding_url)
         _refuse_half_a_backend("SUMMARY", self.summary_backend, self.summary_url)
 
@@ -170,6 +174,23 @@ def _refuse_no_url(name: str, url: str) -> None:
         raise ConfigurationError(
             f"{PREFIX}{name.upper()}={hidden(url)!r} is not accepted: use http://HOST:PORT or "
             "https://HOST"
+        )
+
+
+def _refuse_no_key(name: str, key: str) -> None:
+    # Refused here, for the error of the client that is given it would show it.
+    if not (key.isascii() and key.isprintable() and " " not in key):
+        raise ConfigurationError(
+            f"{PREFIX}{name.upper()} is not accepted: a key has no spaces, no line breaks, and no "
+            "characters beyond ASCII; is there one too many at its end?"
+        )
+
+
+def _refuse_two_keys(what: str, url: str, key: str) -> None:
+    if key and "@" in url.partition("://")[2].partition("/")[0]:
+        raise ConfigurationError(
+            f"{PREFIX}{what}_URL has a user in it, and {PREFIX}{what}_API_KEY is set: only one of "
+            "them can be sent, so leave one out"
         )
 
 

@@ -69,6 +69,8 @@ class Plan:
     message_count: int
     duplicate_count: int
     """Messages that were in the archive before, with the same id, date, sender and subject."""
+    differing_count: int
+    """Those of them whose text is another one: they are passed over like the others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +79,8 @@ class _Seen:
     end: int
     envelope: Envelope | None
     """None if the message cannot be read; it gets a slice of its own, and is refused there."""
+    text: int
+    """A hash of what follows the header, line ends apart; of use only to compare two."""
 
 
 def key_of(archive: str, envelope: Envelope) -> str:
@@ -88,15 +92,16 @@ def key_of(archive: str, envelope: Envelope) -> str:
 def plan(archive: str, mail: Buffer, *, latest: datetime) -> Plan:
     """Look through the headers of an archive, and part it."""
     seen: list[_Seen] = []
-    keys: set[str] = set()
-    duplicates = 0
+    texts: dict[str, int] = {}
+    duplicates = differing = 0
     for each in _looked_through(mail, latest):
         if each.envelope is not None:
             key = key_of(archive, each.envelope)
-            duplicates += key in keys
-            if key in keys:
+            if key in texts:
+                duplicates += 1
+                differing += texts[key] != each.text
                 continue
-            keys.add(key)
+            texts[key] = each.text
         seen.append(each)
     readable = [each.envelope for each in seen if each.envelope is not None]
     roots = iter(find_roots([envelope.link() for envelope in readable]))
@@ -107,6 +112,7 @@ def plan(archive: str, mail: Buffer, *, latest: datetime) -> Plan:
         threads=_threads(rooted, slices),
         message_count=len(seen),
         duplicate_count=duplicates,
+        differing_count=differing,
     )
 
 
@@ -115,11 +121,13 @@ def _looked_through(mail: Buffer, latest: datetime) -> Iterator[_Seen]:
         try:
             if end - start > MOST_BYTES:
                 raise TooLargeError  # said where it is parsed; here its bytes are not even copied
-            envelope = read_envelope(bytes(mail[start:end]), latest=latest)
+            message = bytes(mail[start:end])
+            envelope = read_envelope(message, latest=latest)
         except MailError:
-            yield _Seen(start, end, None)
+            yield _Seen(start, end, None, 0)
         else:
-            yield _Seen(start, end, envelope)
+            text = message.replace(b"\r\n", b"\n").partition(b"\n\n")[2]
+            yield _Seen(start, end, envelope, hash(text.strip(b"\n")))
 
 
 def _slices(archive: str, rooted: Iterable[tuple[_Seen, str | None]]) -> Iterator[Slice]:

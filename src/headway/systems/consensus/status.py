@@ -1,14 +1,12 @@
 """Where everything in the pipeline is: documents by their state, events on their way, letters."""
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from headway import Lifecycle, connect
-from headway.systems.consensus.lifecycles import LIFECYCLES
+from headway import connect
+from headway.systems.consensus.lifecycles import LIFECYCLES, THREADS
 
-_ALL = 100_000_000
 FAILED_QUEUES = (
     "archive.ingestion.failed",
     "parsing.failed",
@@ -19,6 +17,7 @@ FAILED_QUEUES = (
     "report.delivery.failed",
 )
 """In the order in which an archive passes the services that write letters there."""
+_ALL = 10_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +49,12 @@ class Status:
     waiting: Mapping[str, int]
     """Events in the queues of the services, whatever they wait for; only queues with any."""
     failed: Sequence[FailedStatus]
+    without_text: int = 0
+    """Threads that are finished without a summary: their messages are empty."""
+    duplicates: int = 0
+    """Messages that were passed over, for their archive has them twice, by all that names them."""
+    differing: int = 0
+    """Those of them whose text is another one."""
 
     @property
     def is_at_rest(self) -> bool:
@@ -61,27 +66,23 @@ async def read_status(url: str | None = None) -> Status:
     """Ask the engine of a URL, or the one that the settings name."""
     async with connect(url) as headway:
         collections = [
-            CollectionStatus(
-                collection=each.collection,
-                # Every document is read: the public API counts none without.
-                states=_states(each, await headway.find(each.collection, limit=_ALL)),
-            )
+            CollectionStatus(collection=each.collection, states=await headway.tally(each))
             for each in LIFECYCLES
         ]
-        summaries = len(await headway.find("summaries", limit=_ALL))
         queues = {each.name: each for each in await headway.failed.list()}
         count = await headway.count()
-    made = CollectionStatus(collection="summaries", states={"processed": summaries})
+        empty = {"status": THREADS.processed, "summary_id": None}
+        without_text = len(await headway.find("threads", empty, limit=_ALL))
+        archives = await headway.find("archives", {"has_duplicates": True}, limit=_ALL)
     return Status(
-        collections=[*collections, made],
+        collections=collections,
         waiting={each.queue: each.waiting for each in count.queues if each.waiting},
         failed=[
             FailedStatus(queue=name, letters=queues[name].letters, oldest=queues[name].oldest)
             for name in FAILED_QUEUES
             if name in queues
         ],
+        without_text=without_text,
+        duplicates=sum(int(each.get("duplicate_count") or 0) for each in archives),
+        differing=sum(int(each.get("differing_count") or 0) for each in archives),
     )
-
-
-def _states(lifecycle: Lifecycle, documents: Sequence[Mapping[str, object]]) -> dict[str, int]:
-    return dict(Counter(lifecycle.state(each).value for each in documents))

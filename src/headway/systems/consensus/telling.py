@@ -1,5 +1,6 @@
 """What a worker process tells whoever started it: one line of JSON for each fact."""
 
+import logging
 from typing import Literal, TextIO
 
 import msgspec
@@ -15,7 +16,10 @@ from headway.core.facts import (
     Processed,
 )
 
-What = Literal["processed", "recognised", "retry", "recovered", "parked", "down", "back", "letter"]
+What = Literal[
+    "processed", "recognised", "retry", "recovered", "parked", "down", "back", "letter", "trouble"
+]
+"""Trouble is what keeps a whole worker waiting: its engine is away, or has no room left."""
 _LONGEST = 500
 
 
@@ -54,8 +58,25 @@ class Teller:
     def tell(self, fact: Fact) -> None:
         told = as_told(fact)
         if told is not None:
-            self._to.write(msgspec.json.encode(told).decode() + "\n")
-            self._to.flush()
+            self.write(told)
+
+    def write(self, told: Told) -> None:
+        self._to.write(msgspec.json.encode(told).decode() + "\n")
+        self._to.flush()
+
+
+class TroubleTeller(logging.Handler):
+    """Tells of errors that no fact tells of, from the lines that the log has of them."""
+
+    def __init__(self, teller: Teller) -> None:
+        super().__init__(logging.ERROR)
+        self._teller = teller
+
+    def emit(self, record: logging.LogRecord) -> None:
+        # A line about an event is made from a fact; the log of reports has its own name.
+        if record.name == "headway" and not hasattr(record, "event_type"):
+            words = record.getMessage()[:_LONGEST]
+            self._teller.write(Told(what="trouble", service="", event_type="", words=words))
 
 
 def as_told(fact: Fact) -> Told | None:  # noqa: PLR0911 (one for each fact)

@@ -13,7 +13,8 @@ from typing import Any
 
 from headway import ConfigurationError, Service, WorkerSettings, run_services
 from headway.adapters.logs.formats import TerminalFormatter
-from headway.systems.consensus.telling import Teller
+from headway.adapters.logs.writing import write_lines
+from headway.systems.consensus.telling import Teller, TroubleTeller
 
 CANNOT_START = 2
 """What it ends with when a setting has to be mended first: starting it again is no use."""
@@ -22,9 +23,7 @@ _STDIN = 0
 
 def work(services: Sequence[Service], settings: WorkerSettings | None = None) -> None:
     """Run services in this process."""
-    handler = logging.StreamHandler()
-    handler.setFormatter(TerminalFormatter())
-    logging.basicConfig(level=logging.INFO, handlers=[handler])
+    write_lines(TerminalFormatter())
     try:
         asyncio.run(_run(services, settings))
     except ConfigurationError as error:
@@ -49,7 +48,9 @@ async def _run(services: Sequence[Service], settings: WorkerSettings | None) -> 
     def started(worker: Any, _engine: object) -> None:
         loop.add_reader(_STDIN, stop_at_the_end, worker)
 
-    await run_services(*services, settings=settings, observer=Teller(sys.stdout), started=started)
+    teller = Teller(sys.stdout)
+    logging.getLogger("headway").addHandler(TroubleTeller(teller))
+    await run_services(*services, settings=settings, observer=teller, started=started)
 
 
 def main() -> None:

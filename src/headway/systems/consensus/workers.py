@@ -13,7 +13,7 @@ from headway.assembly.retrying import CLOCK
 from headway.systems.consensus.telling import Told, read
 from headway.systems.consensus.worker import CANNOT_START
 
-COMMAND = (sys.executable, "-m", "headway.systems.consensus.worker")
+COMMAND = (sys.executable, "-P", "-m", "headway.systems.consensus.worker")
 _MOST_DEATHS = 5
 """In a row, of one place, each after a short life: then it is no accident."""
 _SHORT_LIFE = timedelta(seconds=5)

@@ -18,7 +18,7 @@ from headway.systems.ledger.load.run import Report, run_load
 from headway.testing.servers.loopback import free_port
 
 EVENTS_PER_TYPE = 5
-EVENTS, CLIENTS, ENTITIES = 400, 20, 10
+CLIENTS, ENTITIES = 20, 10
 
 _READY_WITHIN = timedelta(seconds=30)
 _STOPPED_WITHIN = timedelta(seconds=15)
@@ -54,8 +54,8 @@ class Act:
         return None
 
 
-def events_in_all() -> int:
-    return 2 * (4 * EVENTS_PER_TYPE + EVENTS)
+def events_in_all(events: int) -> int:
+    return 2 * (4 * EVENTS_PER_TYPE + events)
 
 
 def play(
@@ -63,12 +63,14 @@ def play(
     environment: Mapping[str, str],
     *,
     database: str | None,
+    events: int,
     on_act: Callable[[str], None],
     on_answer: Callable[[], None],
 ) -> list[Act]:
     """Start two servers, one without retry, and put the same loads on both.
 
-    `serve` is the command that serves a ledger; options are added to it.
+    `serve` is the command that serves a ledger; options are added to it. `events` are sent by the
+    second load.
     """
     acts = []
     with contextlib.ExitStack() as stack:
@@ -84,7 +86,7 @@ def play(
             )
             for attempts in (1, 5)
         }
-        for load, clients, plan in _loads():
+        for load, clients, plan in _loads(events):
             for attempts, url in urls.items():
                 on_act(f"{load}, retry {'on' if attempts > 1 else 'off'}")
                 report = asyncio.run(
@@ -100,7 +102,7 @@ def play(
     return acts
 
 
-def _loads() -> Sequence[tuple[str, int, Callable[[], LoadPlan]]]:
+def _loads(events: int) -> Sequence[tuple[str, int, Callable[[], LoadPlan]]]:
     return (
         (
             f"4 types x {EVENTS_PER_TYPE}",
@@ -110,7 +112,7 @@ def _loads() -> Sequence[tuple[str, int, Callable[[], LoadPlan]]]:
         (
             f"{CLIENTS} clients",
             CLIENTS,
-            lambda: hot_run(events=EVENTS, entities=ENTITIES),
+            lambda: hot_run(events=events, entities=ENTITIES),
         ),
     )
 

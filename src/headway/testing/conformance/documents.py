@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from headway.testing.conformance.beginning import BeginningConformance, begin, holding
+from headway.core.lifecycle import Lifecycle, State, by_state
+from headway.testing.conformance.beginning import DOCS, BeginningConformance, begin, holding
 from headway.testing.conformance.harness import EngineHarness
 
 
@@ -89,3 +90,51 @@ class DocumentsConformance(BeginningConformance):
         engine = await holding(harness, *documents, {"_id": "x", "a": {"b": 1}, "x": [1]})
         for document, name in zip(documents, names, strict=True):
             assert list(await engine.documents.find("docs", {name: 1}, 10)) == [document]
+
+    # Counting
+
+    async def test_documents_are_counted_by_their_state(self, harness: EngineHarness) -> None:
+        words: list[Any] = [
+            "pending", "processing", None, "failed", "processed", "completed", "archived", "", 5,
+            ["failed"], "failed_max_retries", "failed_max_retries", True,
+        ]  # fmt: skip
+        documents = [{"_id": f"{n}", "status": word} for n, word in enumerate(words)]
+        engine = await holding(harness, *documents, {"_id": "without a status"})
+        assert await engine.documents.tally(DOCS) == {
+            State.PENDING: 4,
+            State.FAILED: 1,
+            State.PROCESSED: 2,
+            State.GIVEN_UP: 2,
+            State.FOREIGN: 5,
+        }
+        assert await engine.documents.tally(Lifecycle("no such collection")) == {}
+
+    async def test_what_a_flag_says_is_counted_by_it(self, harness: EngineHarness) -> None:
+        earlier, now = "2026-11-16T10:00:00Z", "2026-11-16T11:00:00Z"
+        lifecycle = Lifecycle("docs", flag="it's embedded")
+        done, not_done = {"it's embedded": True}, {"it's embedded": False}
+        every: list[dict[str, Any]] = [
+            {**done},
+            {**done, "status": "failed", "lastFailedAt": now},
+            {**not_done, "status": "failed"},
+            {**not_done, "status": "failed", "lastFailedAt": earlier, "lastAttemptTime": now},
+            {**not_done, "lastFailedAt": earlier},
+            {**not_done, "lastFailedAt": now, "lastAttemptTime": now},
+            {**not_done, "lastFailedAt": earlier, "lastAttemptTime": now},
+            {**not_done, "lastFailedAt": "yesterday"},
+            {"it's embedded": "true", "lastAttemptTime": now},
+            {"it's embedded": 1},
+            {"status": "processed"},
+            {"status": "failed_max_retries"},
+        ]
+        numbered = [{"_id": f"{n}", **each} for n, each in enumerate(every)]
+        engine = await holding(harness, *numbered)
+        assert await engine.documents.tally(lifecycle) == {
+            State.PROCESSED: 2,
+            State.FAILED: 4,
+            State.PENDING: 5,
+            State.GIVEN_UP: 1,
+        }
+        assert await engine.documents.tally(lifecycle) == by_state(
+            lifecycle, ((each, 1) for each in numbered)
+        )

@@ -89,6 +89,7 @@ class TakingsConformance:
             Later(later, delivery.travel),
             Parked(later, delivery.travel),
             HandedBack(),
+            HandedBack(later),
         )
         engine = await opened(harness)
         again = await take_one(harness, engine)
@@ -156,6 +157,19 @@ class TakingsConformance:
         await engine.bus.settle([(delivery, HandedBack())])
         assert (await take_one(harness, engine)).returns == 1
 
+    async def test_what_is_handed_back_for_later_comes_as_it_was_when_it_is_due(
+        self, harness: EngineHarness
+    ) -> None:
+        await came_back(harness)
+        engine = await opened(harness)
+        delivery = await take_one(harness, engine)
+        due = harness.clock.now() + 3 * harness.moment
+        assert list(await engine.bus.settle([(delivery, HandedBack(due))])) == [True]
+        again = await take_one(harness, engine)
+        assert harness.clock.now() >= due
+        assert (again.returns, again.body) == (1, delivery.body)
+        assert again.travel.attempt == delivery.travel.attempt
+
     async def test_a_begin_is_kept_when_the_taker_dies(self, harness: EngineHarness) -> None:
         harness.needs(Capability.BEGINS)
         engine, delivery = await suspected(harness)
@@ -183,6 +197,18 @@ class TakingsConformance:
         # This time it is not begun, so there is nothing to take back.
         await engine.bus.settle([(again, HandedBack())])
         assert (await take_one(harness, engine)).begins == 1
+
+    async def test_a_suspect_that_is_handed_back_for_later_stays_one(
+        self, harness: EngineHarness
+    ) -> None:
+        harness.needs(Capability.BEGINS)
+        engine, delivery = await suspected(harness, "a")
+        assert await engine.bus.begin(delivery)
+        due = harness.clock.now() + 2 * harness.moment
+        await engine.bus.settle([(delivery, HandedBack(due))])
+        again = await take_one(harness, engine)
+        assert harness.clock.now() >= due
+        assert (again.returns, again.begins) == (delivery.returns, delivery.begins)
 
     async def test_an_end_makes_returns_and_begins_forgotten(self, harness: EngineHarness) -> None:
         harness.needs(Capability.BEGINS)

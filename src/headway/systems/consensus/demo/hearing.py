@@ -22,7 +22,6 @@ class Heard:
     down: int = 0
     back: int = 0
     """Workers that saw the dependency go, and come back."""
-    first_back: float | None = None
     letters: list[Told] = field(default_factory=list)
 
     def take(self, told: Told) -> None:
@@ -41,7 +40,6 @@ class Heard:
                 self.down += told.service == "embedding"
             case "back":
                 self.back += told.service == "embedding"
-                self.first_back = self.first_back or self.seconds()
             case "letter":
                 self.letters.append(told)
             case _:

@@ -25,7 +25,7 @@ from headway.systems.consensus.workers import Workers
 
 WORKERS = 2
 _LATE = 24
-_WORKER = (sys.executable, "-m", "headway.systems.consensus.demo.worker")
+_WORKER = (sys.executable, "-P", "-m", "headway.systems.consensus.demo.worker")
 _FOREIGN = ("CONSENSUS_", "HEADWAY_", "RETRY_", "EVENT_RETRY_", "RABBITMQ_", "MONGODB_")
 _SHORT = {
     "CONSENSUS_TIME_SCALE": "0.1",

@@ -47,6 +47,8 @@ class Script:
     sweep: Callable[[], Awaitable[Requeued]]
     faults: Faults = field(default_factory=Faults)
     away_since: float = 0.0
+    late_since: float = 0.0
+    lost_at: float = 0.0
     _looked: float = -_LOOK_EVERY
 
     async def run(self) -> None:
@@ -122,6 +124,7 @@ class Script:
         number = len(self.prepared.late)
         fault.injected = f"{number} messages invisible at first, as on a replica that is behind"
         if await self._until(lambda: bool(self.heard.late)):
+            self.late_since = self.heard.seconds()
             self.story.say(f"{fault.injected}.", "fault", fault.short)
             self.story.say(
                 "chunking finds nothing that its events are about: not yet, so it tries again.",
@@ -133,12 +136,12 @@ class Script:
         begins = self.heard.seconds()
         await self._until(lambda: self.heard.seconds() - begins > _LATE)
         self.file.show()
-        shown, hit = self.heard.seconds(), set(self.heard.late)
+        hit = set(self.heard.late)
         self.story.say("The messages can be seen now.", about=fault.short)
         if await self._until(lambda: hit <= self.heard.on_time.keys()) and hit:
             retries = sum(self.heard.late.values())
             fault.seen = True
-            fault.seconds = self.heard.seconds() - shown
+            fault.seconds = self.heard.seconds() - self.late_since
             fault.happened = f"{retries} retries of {len(hit)} events; all done, no letter"
             self.story.say(
                 f"All {len(hit)} events are done, after {retries} retries.", "answer", fault.short
@@ -160,13 +163,12 @@ class Script:
     async def _dependency_back(self, fault: Fault) -> None:
         await self._until(lambda: self.heard.seconds() - self.away_since > _AWAY)
         away_flag(self.settings).unlink()
-        ended, waiting = self.heard.seconds(), self._waiting()
-        lasted = ended - self.away_since
+        lasted, waiting = self.heard.seconds() - self.away_since, self._waiting()
         fault.injected = f"the vector store refused connections for {lasted:.0f} s"
         self.story.say("The vector store is back; nobody tells the workers.", about=fault.short)
         if await self._until(lambda: self.heard.back > 0) and self.heard.parked:
             fault.seen = True
-            fault.seconds = (self.heard.first_back or ended) - ended
+            fault.seconds = self.heard.seconds() - self.away_since
             fault.happened = (
                 f"{len(self.heard.parked)} events parked, {waiting} in all waited; a probe found "
                 "it back"
@@ -191,6 +193,7 @@ class Script:
 
         if not await self._until(lose) or gone is None:
             return None
+        self.lost_at = self.heard.seconds()
         fault.injected = "1 event deleted from the queue of embedding, by hand"
         self.story.say(f"{fault.injected}.", "fault", fault.short)
         if await self.is_missed(gone.operation):
@@ -227,6 +230,7 @@ class Script:
         killed = self.heard.seconds()
         self.story.say(f"{fault.injected}.", "fault", fault.short)
         if await self._until(lambda: not self.file.held(dead)):
+            fault.seconds = self.heard.seconds() - killed
             self.story.say(
                 "It is noticed: the events go to the others, and a new worker is started.",
                 "answer",
@@ -234,7 +238,6 @@ class Script:
             )
         if await self._until(lambda: self.file.count_done(held) == len(held)):
             fault.seen = True
-            fault.seconds = self.heard.seconds() - killed
             fault.happened = f"others did all {len(held)}; no effect is there twice"
             self.story.say(f"All {len(held)} are done, none of them twice.", "answer", fault.short)
 
@@ -243,9 +246,9 @@ class Script:
             "All queues are empty, but one chunk is not embedded and its thread waits for it.",
             about=fault.short,
         )
-        began = self.heard.seconds()
         requeued = await self.sweep()
         self.story.seconds = self.heard.seconds()
+        fault.seconds = self.story.seconds - self.lost_at
         sent = ", ".join(f"{number} of {name}" for name, number in requeued.items() if number)
         self.story.say(
             f"headway sweep finds what is stuck and sends it again: {sent}.", "answer", fault.short
@@ -253,7 +256,6 @@ class Script:
         is_back = await self._until(lambda: self.file.is_embedded(gone.chunk_id))
         if is_back and requeued.get("chunks") and fault.happened == "verify named it":
             fault.seen = True
-            fault.seconds = self.heard.seconds() - began
             fault.happened += "; a sweep made it anew from its document"
         if await self._until(self._is_at_rest):
             self.story.say("It is done, and its thread is summarized.", "answer", fault.short)

@@ -35,7 +35,7 @@ class Fault:
     seen: bool = False
     """It really happened, and it really was overcome."""
     seconds: float | None = None
-    """From the fault, or its end, until all that it had hit was well again."""
+    """From the fault until all that it had hit went on; None: it waits for a person."""
 
 
 @dataclass(frozen=True, slots=True)

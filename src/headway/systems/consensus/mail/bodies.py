@@ -16,7 +16,7 @@ from email.policy import compat32
 from headway.systems.consensus.mail.charsets import clean, decoded
 from headway.systems.consensus.mail.flowed import unflowed
 from headway.systems.consensus.mail.headers import Head, base64_octets, one_line, read_head
-from headway.systems.consensus.mail.markup import text_of
+from headway.systems.consensus.mail.html_to_text import text_of
 
 _DEEPEST = 20
 _MOST_PARTS = 500

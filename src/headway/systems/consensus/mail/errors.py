@@ -6,9 +6,14 @@ MailError
 └── UnreadableMailError    a message without anything to read
 """
 
+from headway.systems.consensus.mail.naming import readable
+
 
 class MailError(ValueError):
     """A file or a message that cannot be read; the message says which, and what to do."""
+
+    def __init__(self, message: str = "") -> None:
+        super().__init__(readable(message))  # a letter holds it, and that is text
 
 
 class NotMailError(MailError):
@@ -21,3 +26,8 @@ class TooLargeError(MailError):
 
 class UnreadableMailError(MailError):
     """A message that has no header and nothing that can be read."""
+
+
+def located(error: MailError, file: str, start: int, end: int) -> MailError:
+    """Give the same error with the place of the message, for whoever looks at it or mends it."""
+    return type(error)(f"{file}, bytes {start} to {end}: {error}")

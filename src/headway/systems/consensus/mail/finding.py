@@ -13,11 +13,13 @@ from pathlib import Path
 from zipfile import BadZipFile, ZipFile, ZipInfo
 
 from headway.systems.consensus.mail.errors import NotMailError, TooLargeError
+from headway.systems.consensus.mail.limits import refuse_bomb
 from headway.systems.consensus.mail.sniffing import GZIP, SNIFFED, ZIP, looks_like_mail
 
 MEMBER = "!/"
 """Between the path of a zip file and the name of a member in it."""
 _SUFFIXES = (".mbox", ".mbx", ".mbox.gz", ".mbox.zip", ".eml", ".txt.gz", ".mail")
+_SHOWN = 40
 _MOST_MEMBERS = 100_000
 _MOST_FILES = 1_000_000
 
@@ -41,7 +43,7 @@ def find_archives(path: str) -> Found:
 
     Raises:
         FileNotFoundError: Nothing is there.
-        NotMailError: It is no file and no folder, or a folder without any mail.
+        NotMailError: It is no file and no folder, or there is no mail in it.
     """
     zip_path, member = split_member(path)
     if member is not None:
@@ -59,7 +61,12 @@ def find_archives(path: str) -> Found:
         return Found((path,)) if is_maildir(Path(path)) else _in_folder(path)
     if not stat.S_ISREG(mode):
         raise NotMailError(f"{path} is no file and no folder: a device or a pipe cannot be kept")
-    return _members(zip_path) if _begins(path).startswith(ZIP) else Found((path,))
+    first = _begins(path)
+    if first.startswith(ZIP):
+        return _members(zip_path)
+    if not _is_taken(path, first):
+        raise NotMailError(f"{path} is no archive of mail: it begins with {first[:_SHOWN]!r}")
+    return Found((path,))
 
 
 def split_member(path: str) -> tuple[str, str | None]:
@@ -137,11 +144,12 @@ def _members(path: str) -> Found:
                 raise TooLargeError(
                     f"{path} has {len(members)} members, and {_MOST_MEMBERS} are the most"
                 )
+            refuse_bomb(path, opened)
             for member in members:
                 named = f"{path}{MEMBER}{member.filename}"
                 is_mail = not _is_clutter(member) and _is_mail(opened, member)
                 (archives if is_mail else passed_over).append(named)
-    except (BadZipFile, OSError, NotImplementedError) as error:
+    except (BadZipFile, OSError, NotImplementedError, UnicodeDecodeError) as error:
         raise NotMailError(f"{path} cannot be read as a zip file: {error}") from error
     if not archives:
         raise NotMailError(f"no mail is in {path}: {len(passed_over)} other files")

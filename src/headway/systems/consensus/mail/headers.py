@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 from headway.systems.consensus.mail.charsets import clean, decoded
 
-LONGEST_HEAD = 256 * 1024
+_LONGEST_HEAD = 256 * 1024
+"""So much of it is looked at; the text begins after all of it."""
 _LONGEST_VALUE = 64 * 1024
 _END = re.compile(rb"\r\n\r\n|\n\r?\n|\r\r(?!\n)")
 _FIELD = re.compile(rb"([!-9;-~]{1,100})[ \t]{0,10}:(.*)", re.DOTALL)
@@ -55,8 +56,9 @@ def read_head(message: bytes) -> tuple[Head, int]:
     """
     if message[:1] in {b"\n", b"\r"}:  # no header at all, which is allowed for parts
         return Head({}), 0
-    end = _END.search(message, 0, LONGEST_HEAD)
-    block = message[: end.start() if end else LONGEST_HEAD]
+    end = _END.search(message)
+    length = end.start() if end else len(message)
+    block = message[: min(length, _LONGEST_HEAD)]
     spans: list[tuple[str, int, int]] = []
     rest = at = 0
     for line in block.splitlines(keepends=True):
@@ -72,11 +74,13 @@ def read_head(message: bytes) -> tuple[Head, int]:
             if begin == rest or _KNOWN.match(name) is not None:
                 spans.append((name, begin + field.start(2), at))
                 rest = at
+        elif begin == rest and at == len(block) < length:  # cut off in the name of a field
+            rest = at
     fields: dict[str, list[bytes]] = {}
     for name, start, stop in spans:
         fields.setdefault(name, []).append(block[start : min(stop, start + _LONGEST_VALUE)])
-    if spans and rest >= len(block) and end is not None:
-        rest = end.end()
+    if spans and rest >= len(block):
+        rest = end.end() if end else length
     return Head(fields), rest
 
 

@@ -6,7 +6,6 @@ from datetime import datetime
 from hashlib import sha256
 
 from headway.systems.consensus.mail.bodies import read_text
-from headway.systems.consensus.mail.charsets import decoded
 from headway.systems.consensus.mail.errors import TooLargeError, UnreadableMailError
 from headway.systems.consensus.mail.fields import Address, read_addresses, read_date, read_ids
 from headway.systems.consensus.mail.headers import Head, read_head
@@ -21,7 +20,7 @@ _LONGEST_REST = 200_000
 _POSTMARK = re.compile(rb"(?:\xef\xbb\xbf)?\s{0,4096}(From [^\r\n]{0,2000}(?:\r\n|\n|\r|\Z))?")
 _QUOTED_POSTMARK = re.compile(rb"^>(?=>{0,20}From )", re.MULTILINE)
 _EVERY_MAIL_HAS_ONE = frozenset({"from", "to", "subject", "date", "message-id", "received"})
-_SHOWN = 60
+_SHOWN = 32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,10 +100,9 @@ def _opened(message: bytes) -> tuple[Head, bytes, bytes]:
     postmark, start = (begin[1] or b"", begin.end()) if begin else (b"", 0)
     head, rest = read_head(message[start:])
     if _EVERY_MAIL_HAS_ONE.isdisjoint(head.fields):
-        shown = decoded(message[start : start + _SHOWN].strip(b"\0\r\n "))
         raise UnreadableMailError(
             f"these {len(message)} bytes are no message: nothing of From, To, Subject, Date and "
-            f"Message-ID is in them; they begin with {shown!r}"
+            f"Message-ID is in them; they begin with {message[start : start + _SHOWN]!r}"
         )
     return head, postmark, message[start + rest :]
 

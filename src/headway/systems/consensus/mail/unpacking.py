@@ -9,13 +9,14 @@ import lzma
 import re
 import zlib
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import IO
 from zipfile import BadZipFile, ZipFile
 
 from headway.systems.consensus.mail.errors import NotMailError, TooLargeError
 from headway.systems.consensus.mail.finding import is_maildir, split_member
+from headway.systems.consensus.mail.limits import Limits, bounded
 from headway.systems.consensus.mail.sniffing import GZIP, looks_like_mail
 
 _PIECE = 1024 * 1024
@@ -23,27 +24,19 @@ _POSTMARK = b"From MAILER-DAEMON Thu Jan  1 00:00:00 1970\n"
 """Of messages in a Maildir, which have none; always the same, so that the text is the same."""
 _LARGEST = 64 * 1024 * 1024
 """Of one message of a Maildir: far more than is read, so that it is refused where that is told."""
+_LOOKS = 5
+"""For a message that was moved while it was looked for."""
 _TO_QUOTE = re.compile(rb"^(?=>*From )", re.MULTILINE)
 _PACKED_BADLY = (
     BadZipFile,
     EOFError,
     NotImplementedError,  # a method of packing that nobody knows
     RuntimeError,  # a password is needed
+    UnicodeDecodeError,  # a name that is not in the code it says
     gzip.BadGzipFile,
     lzma.LZMAError,
     zlib.error,
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """How much is unpacked."""
-
-    most_bytes: int = 8 * 1024**3
-    most_times: int = 250
-    """So many times its packed size; mail is mostly packed to a fifth, seldom to a hundredth."""
-    free_bytes: int = 16 * 1024**2
-    """So much may always come, whatever it was packed in."""
 
 
 def unpack(path: str, limits: Limits = Limits()) -> Iterator[bytes]:  # noqa: B008 (frozen)
@@ -102,7 +95,7 @@ def _of_gzip(path: str, file: IO[bytes], packed: int, limits: Limits) -> Iterato
     file.seek(0)
     try:
         with gzip.GzipFile(fileobj=file) as unpacked:
-            yield from _bounded(path, unpacked, packed, limits)
+            yield from bounded(path, unpacked, packed, limits)
     except _PACKED_BADLY as error:
         raise NotMailError(_broken(path, error)) from error
 
@@ -113,29 +106,16 @@ def _of_member(path: str, member: str, limits: Limits) -> Iterator[bytes]:
         with ZipFile(path) as opened, opened.open(member) as file:
             packed = opened.getinfo(member).compress_size
             if file.read(2) == GZIP:
-                yield from _of_gzip(shown, file, packed, limits)
+                # Of what may come out of the zip file in any case, a member has its part.
+                free = limits.free_bytes * packed // Path(path).stat().st_size
+                yield from _of_gzip(shown, file, packed, replace(limits, free_bytes=free))
             else:
                 file.seek(0)
-                yield from _bounded(shown, file, packed, limits)
+                yield from bounded(shown, file, packed, limits)
     except KeyError as error:
         raise NotMailError(f"{path} has no member {member!r} (any more)") from error
     except _PACKED_BADLY as error:
         raise NotMailError(_broken(shown, error)) from error
-
-
-def _bounded(
-    path: str, file: IO[bytes] | gzip.GzipFile, packed: int, limits: Limits
-) -> Iterator[bytes]:
-    most = limits.free_bytes + packed * limits.most_times
-    total = 0
-    while piece := file.read(_PIECE):
-        total += len(piece)
-        if total > most:
-            raise TooLargeError(
-                f"{path} unpacks to more than {limits.most_times} times its size: that is made to "
-                "fill a disk; if it is not, unpack it yourself and send the file"
-            )
-        yield piece
 
 
 def _broken(what: str, error: Exception) -> str:
@@ -144,14 +124,34 @@ def _broken(what: str, error: Exception) -> str:
 
 def _of_maildir(folder: Path) -> Iterator[bytes]:
     """Give a Maildir as an mbox; a message that is marked as read does not change it."""
-    files = [
-        (path.name.partition(":")[0], path)
-        for inner in ("cur", "new")
+    files = _messages_of(folder)
+    for name in sorted(files):
+        message = _message_of(folder, name, files)
+        if message is not None:
+            content = message.replace(b"\r\n", b"\n").rstrip(b"\n")
+            yield _POSTMARK + _TO_QUOTE.sub(b">", content) + b"\n\n"
+
+
+def _messages_of(folder: Path) -> dict[str, Path]:
+    """Give the messages by that part of their names which stays when they are read or marked."""
+    return {
+        path.name.partition(":")[0]: path
+        for inner in ("new", "cur")  # as they move: so none is missed that moves just now
         for path in (folder / inner).iterdir()
         if not path.name.startswith(".")
-    ]
-    for _, path in sorted(files):
-        if path.is_file():
+    }
+
+
+def _message_of(folder: Path, name: str, files: dict[str, Path]) -> bytes | None:
+    """Read a message, wherever somebody has moved it meanwhile; None: it is gone, or no file."""
+    for _ in range(_LOOKS):
+        path = files.get(name)
+        if path is None or (path.exists() and not path.is_file()):
+            return None
+        try:
             with path.open("rb") as file:
-                content = file.read(_LARGEST).replace(b"\r\n", b"\n").rstrip(b"\n")
-            yield _POSTMARK + _TO_QUOTE.sub(b">", content) + b"\n\n"
+                return file.read(_LARGEST)
+        except FileNotFoundError:  # others may have moved with it: look for all of them
+            files.clear()
+            files.update(_messages_of(folder))
+    return None

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from headway.systems.consensus.centrality import Weights, centralities, similarity, weigh, words
 from headway.systems.consensus.cues import Cue, Said, cue_of, has_consensus
-from headway.systems.consensus.markup import escaped
+from headway.systems.consensus.markdown import escaped
 from headway.systems.consensus.models.statements import Statement, statements
 from headway.systems.consensus.models.summarizer import Cited, Discussion, Passage, Speech, Summary
 

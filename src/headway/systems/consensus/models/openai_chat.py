@@ -1,18 +1,16 @@
 """Summaries from a model that is asked as OpenAI's are: many are, also on one's own machine."""
 
 import re
-import threading
 from collections.abc import Sequence
 from typing import Annotated
 
-import httpx
 import msgspec
 from msgspec import Meta
 
-from headway.core.secrets import hidden
 from headway.systems.consensus.cues import Said, cue_of, has_consensus
 from headway.systems.consensus.failures import ModelAnswerError
-from headway.systems.consensus.markup import tamed
+from headway.systems.consensus.markdown import tamed
+from headway.systems.consensus.models.openai_client import OpenAIClient
 from headway.systems.consensus.models.statements import statements
 from headway.systems.consensus.models.summarizer import Cited, Discussion, Passage, Summary
 
@@ -25,7 +23,8 @@ _ROLE = (
 )
 _MODEL = "gpt-4o-mini"
 _TIMEOUT = 120.0
-_SHOWN = 200
+_LARGEST = 4_000_000
+"""Far more than a model writes, with all that it thought before."""
 _CITED_AT_MOST = 300
 _CITATION = re.compile(r"\s?\[((?:\d{1,4}\s*[,;]\s*)*\d{1,4})\]")
 
@@ -51,20 +50,15 @@ class _Answer(msgspec.Struct):
 
 
 class ChatSummarizer:
-    """Asks `POST {url}/chat/completions`.
-
-    An answer of 429 or 503 is raised as `httpx.HTTPStatusError` with its headers, so that the pause
-    that the service asks for is kept. No error has the key in it.
-    """
+    """Asks `POST {url}/chat/completions`; it raises what `OpenAIClient` does."""
 
     backend = "openai"
 
     def __init__(self, url: str, *, model: str = "", api_key: str = "") -> None:
         self.model = model or _MODEL
-        self._url = f"{url.rstrip('/')}/chat/completions"
-        self._key = api_key
-        self._opening = threading.Lock()
-        self._client: httpx.Client | None = None
+        self._client = OpenAIClient(
+            url, "chat/completions", api_key=api_key, timeout=_TIMEOUT, largest=_LARGEST
+        )
 
     def summarize(self, discussion: Discussion, prompt: str) -> Summary:
         """Ask the model; what it cites is found again in the discussion."""
@@ -76,12 +70,10 @@ class ChatSummarizer:
                 {"role": "user", "content": filled(prompt, discussion)},
             ],
         }
-        response = self._connected().post(self._url, json=asked)
-        self._refuse_errors(response)
-        answer = self._read(response)
+        answer = self._client.ask(asked, _Answer, called="summary")
         text = (answer.choices[0].message.content or "").strip() if answer.choices else ""
         if not text:
-            raise ModelAnswerError(f"{hidden(self._url)} gave an empty summary")
+            raise ModelAnswerError(f"{self._client.where} gave an empty summary")
         markdown, cited = with_citations(text, discussion.passages)
         usage = answer.usage or _Usage()
         return Summary(
@@ -91,34 +83,6 @@ class ChatSummarizer:
             tokens_prompt=usage.prompt_tokens,
             tokens_completion=usage.completion_tokens,
         )
-
-    def _read(self, response: httpx.Response) -> _Answer:
-        try:
-            return msgspec.json.decode(response.content, type=_Answer)
-        except msgspec.DecodeError as error:
-            raise ModelAnswerError(
-                f"{hidden(self._url)} answered something that is no summary: {error}"
-            ) from None
-
-    def _refuse_errors(self, response: httpx.Response) -> None:
-        if response.is_success:
-            return
-        said = " ".join(response.text[: _SHOWN * 10].split())
-        if self._key:  # some services say it back to whoever has the wrong one
-            said = said.replace(self._key, "***")
-        raise httpx.HTTPStatusError(
-            f"{hidden(self._url)} answered {response.status_code} {response.reason_phrase}: "
-            f"{hidden(said)[:_SHOWN]}",
-            request=response.request,
-            response=response,
-        )
-
-    def _connected(self) -> httpx.Client:
-        with self._opening:
-            if self._client is None:
-                headers = {"Authorization": f"Bearer {self._key}"} if self._key else {}
-                self._client = httpx.Client(headers=headers, timeout=_TIMEOUT)
-            return self._client
 
 
 def filled(prompt: str, discussion: Discussion) -> str:
@@ -154,10 +118,15 @@ def with_citations(text: str, passages: Sequence[Passage]) -> tuple[str, list[Ci
     parts: list[str] = []
     end = 0
     for found in _CITATION.finditer(text):
-        parts += [tamed(text[end : found.start()]), numbered(found)]
+        parts += [_after(text[end : found.start()], parts), numbered(found)]
         end = found.end()
-    parts.append(tamed(text[end:]))
+    parts.append(_after(text[end:], parts))
     return "".join(parts), [_cited(passages[each - 1]) for each in numbers]
+
+
+def _after(text: str, before: Sequence[str]) -> str:
+    """Tame a part; after a citation it must not make a link, or the aim of links, of that."""
+    return ("\\" if before and text.startswith(("(", ":")) else "") + tamed(text)
 
 
 def _cited(passage: Passage) -> Cited:

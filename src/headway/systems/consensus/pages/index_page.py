@@ -84,7 +84,7 @@ def _table_page(title: str, lines: Sequence[str], months: Sequence[Month], back:
         [
             f"{back}<h1>{escape(title)}</h1>",
             _sums(months),
-            "<table>",
+            '<table class="threads">',
             _head("Subject", "Messages", "People", "Dates", "Decision"),
             "<tbody>",
             *lines,
@@ -107,7 +107,7 @@ def month_title(name: str) -> str:
     return "Without a date" if name == UNDATED else f"{datetime.fromisoformat(name + '-01'):%B %Y}"
 
 
-_CLASSES = {"Dates": "narrow-out", "Subject": "", "Begun in": "", "Decision": ""}
+_CLASSES = {"Dates": "dates", "Subject": "", "Begun in": "", "Decision": ""}
 
 
 def _head(*titles: str) -> str:
@@ -138,6 +138,6 @@ def _line(report: Report) -> str:
         f'<tr><td class="subject"><a href="{escape(report.thread_id, quote=True)}.html">'
         f"{escape(report.title)}</a></td>"
         f'<td class="count">{len(report.posts)}</td><td class="count">{len(report.people)}</td>'
-        f'<td class="narrow-out">{escape(span(*report.dates))}</td>'
+        f'<td class="dates">{escape(span(*report.dates))}</td>'
         f"<td>{badge('yes' if decided else 'no', decided=decided)}</td></tr>"
     )

@@ -43,9 +43,17 @@ summary { cursor: pointer; }
 table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
 th { text-align: left; font-size: .85rem; color: var(--soft); font-weight: 600; }
 th, td { padding: .5rem .7rem .5rem 0; border-bottom: 1px solid var(--line); vertical-align: top; }
-td.subject { overflow-wrap: anywhere; min-width: 14rem; }
+td.subject { overflow-wrap: anywhere; } .threads td.subject { min-width: 14rem; }
 .count { text-align: right; }
-@media (max-width: 40rem) { .narrow-out { display: none; } body { padding: 1.2rem .9rem 4rem; } }
+.dates { padding-left: 1.2rem; }
+@media (max-width: 40rem) { body { padding: 1.2rem .9rem 4rem; }
+  .threads, .threads tbody { display: block; } .threads thead, .threads .count { display: none; }
+  .threads tr { display: grid; grid-template-columns: 1fr auto; gap: .1rem .8rem;
+    padding: .6rem 0; border-bottom: 1px solid var(--line); }
+  .threads td, .threads td.subject { border: 0; padding: 0; min-width: 0; }
+  .threads td:last-child { grid-area: 1 / 2; }
+  .threads .dates { grid-area: 2 / 1 / 3 / 3; color: var(--soft); font-size: .9rem; }
+  .threads .badge::before { content: "decision: "; } }
 @media print { body { max-width: none; } nav { display: none; } }
 """.strip()
 

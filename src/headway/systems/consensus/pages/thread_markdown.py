@@ -2,11 +2,11 @@
 
 import re
 
-from headway.systems.consensus.markup import escaped
+from headway.systems.consensus.markdown import escaped
 from headway.systems.consensus.pages.report import Post, Report, day, many, span
 
 _NUMBER = re.compile(r"(?<!\\)\[(\d{1,4})\]")
-_FENCE = re.compile(r"^\s*(`{3,})", re.MULTILINE)
+_FENCE = re.compile(r"`{3,}")
 
 
 def thread_markdown(report: Report) -> str:

@@ -6,6 +6,7 @@ from typing import Any
 
 from headway import BlockingWork, DocumentNotFoundError
 from headway.systems.consensus.events import ThreadGathered, announce
+from headway.systems.consensus.lifecycles import THREADS
 from headway.systems.consensus.mail.fields import without_reply
 from headway.systems.consensus.slicing import Thread
 
@@ -83,9 +84,7 @@ def _joined(old: dict[str, Any], thread: Thread, slices: list[str]) -> dict[str,
         "first_date": min(first, default=None),
         "last_date": max(last, default=None),
         "participants": sorted({*old["participants"], *thread.participants}),
-        "status": "pending",
-        "attemptCount": 0,
-        "lastAttemptTime": None,
+        **THREADS.anew(),
     }
 
 

@@ -15,6 +15,7 @@ from headway.systems.consensus.events import (
 )
 from headway.systems.consensus.keeping import Kept, keep
 from headway.systems.consensus.mail.finding import find_archives
+from headway.systems.consensus.mail.naming import as_path, in_text, readable
 from headway.systems.consensus.mail.unpacking import format_of, unpack
 from headway.systems.consensus.services.making import OF_THE_DATA, make_service
 from headway.systems.consensus.settings import ConsensusSettings
@@ -40,7 +41,7 @@ def ingestion_service(settings: ConsensusSettings) -> Service:
         So a broken file among a thousand fails alone, with a letter of its own.
         """
         submitted: ArchiveSubmitted = event.data
-        found = find_archives(submitted.path)
+        found = find_archives(as_path(submitted.path))
         if found.is_one:
             _ingest(submitted, found.archives[0], work, settings.data)
             return
@@ -49,7 +50,7 @@ def ingestion_service(settings: ConsensusSettings) -> Service:
                 "%d files in %s are no mail and were passed over, such as %s",
                 len(found.passed_over),
                 submitted.path,
-                found.passed_over[0],
+                readable(found.passed_over[0]),
             )
         for path in found.archives:
             announce(work, _of_part(submitted, path))
@@ -59,7 +60,7 @@ def ingestion_service(settings: ConsensusSettings) -> Service:
 
 def _of_part(submitted: ArchiveSubmitted, path: str) -> ArchiveSubmitted:
     return ArchiveSubmitted(
-        path=path,
+        path=in_text(path),
         source_name=submitted.source_name,
         source_type=submitted.source_type,
         source_url=submitted.source_url,

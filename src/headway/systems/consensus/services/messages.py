@@ -6,7 +6,7 @@ from typing import Any
 
 from headway.systems.consensus.identity import thread_id
 from headway.systems.consensus.mail.boundaries import Buffer
-from headway.systems.consensus.mail.errors import TooLargeError
+from headway.systems.consensus.mail.errors import MailError, TooLargeError, located
 from headway.systems.consensus.mail.reading import MOST_BYTES, Mail, read_mail
 from headway.systems.consensus.mail.threading import find_roots
 from headway.systems.consensus.slicing import NO_THREAD, Place, key_of, make_slice
@@ -33,7 +33,9 @@ def parse_slice(part: dict[str, Any], mail: Buffer) -> Parsed:
     for place in places:
         try:
             read = _read(mail, place, latest)
-        except Exception:
+        except Exception as error:
+            if len(places) == 1 and isinstance(error, MailError):
+                raise located(error, part["file_path"], place.start, place.end) from None
             if len(places) == 1:
                 raise
             # Whatever it is, it comes again where the message is alone, and is told there.
@@ -47,7 +49,7 @@ def _read(mail: Buffer, place: Place, latest: datetime) -> Mail:
     size = place.end - place.start
     if size > MOST_BYTES:
         raise TooLargeError(
-            f"the message from byte {place.start} on has {size / 1e6:.0f} MB, and "
+            f"the message has {size / 1e6:.0f} MB, and "
             f"{MOST_BYTES / 1e6:.0f} are the most that is read: take it out of the archive"
         )
     return read_mail(bytes(mail[place.start : place.end]), latest=latest)

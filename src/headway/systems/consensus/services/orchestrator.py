@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from headway import Event, Service, Work
+from headway.systems.consensus import identity
 from headway.systems.consensus.events import (
     EmbeddingsGenerated,
     OrchestrationFailed,
@@ -51,9 +52,29 @@ def orchestrator_service(settings: ConsensusSettings) -> Service:
 async def _orchestrate(work: Work, thread_ids: Iterable[str], settings: ConsensusSettings) -> None:
     threads = await work.documents("threads").require(sorted(set(thread_ids)))
     for thread in threads:
+        if _is_requested(thread):  # an event comes for each message; all but one are too late
+            _close_if_summarized(work, thread)
+            continue
         gathered = await gather(work, thread)
         if isinstance(gathered, Gathered):  # else a later event comes for it
             await _request(work, thread, gathered, settings)
+
+
+def _is_requested(thread: dict[str, Any]) -> bool:
+    """Say whether its last request was for all messages that it has: they only ever get more."""
+    asked_for = thread.get("requested_messages")
+    return not thread.get("slices") and asked_for == len(thread["message_ids"])
+
+
+def _close_if_summarized(work: Work, thread: dict[str, Any]) -> None:
+    """Have a thread done whose new messages said nothing: its summary is still the right one."""
+    is_done = thread.get("status") == THREADS.processed
+    if not is_done and thread.get("summary_id") == thread["request_id"]:
+        work.documents("threads").update(
+            str(thread["_id"]),
+            {"status": THREADS.processed},
+            expect={each: thread[each] for each in ("slices", "request_id", "summary_id")},
+        )
 
 
 async def _request(
@@ -64,21 +85,24 @@ async def _request(
         # There is nothing to summarize, and nothing will come: it must not look stuck.
         work.documents("threads").update(thread_id, {"status": THREADS.processed})
         return
-    wanted = await request_of(thread_id, gathered, top_k=settings.top_k, prompt=settings.prompt)
-    requested = plain(wanted)
-    request_id = requested["context_selection"]["request_id"]
+    request_id = identity.request_id(thread_id, (str(each["_id"]) for each in gathered.chunks))
+    counted = {
+        "requested_messages": len(thread["message_ids"]),
+        "distinct_messages": len(gathered.messages),
+    }
     if thread.get("request_id") == request_id:
+        work.documents("threads").update(thread_id, counted, expect={"request_id": request_id})
+        _close_if_summarized(work, thread)
         return
+    wanted = await request_of(thread_id, gathered, top_k=settings.top_k, prompt=settings.prompt)
     # Two events may find the same thread ready: whoever comes second finds the request there.
     work.documents("threads").update(
         thread_id,
         {
-            "request": requested,
+            "request": plain(wanted),
             "request_id": request_id,
-            "status": "pending",
-            "attemptCount": 0,
-            "lastAttemptTime": None,  # or a sweep would leave it for a day to whoever had it last
-            "lastError": None,
+            **counted,
+            **THREADS.anew(),
         },
         expect={"request_id": thread.get("request_id")},
     )

@@ -4,6 +4,7 @@ An archive may hold a hundred thousand messages, and a commit should not. So the
 looks through the headers, and the second one parses a slice of at most 200 messages at a time.
 """
 
+import logging
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -24,6 +25,7 @@ from headway.systems.consensus.services.messages import Parsed, parse_slice
 from headway.systems.consensus.settings import ConsensusSettings
 from headway.systems.consensus.slicing import Slice, plan
 
+_LOG = logging.getLogger("headway")
 _CLOCKS_DIFFER = timedelta(days=1)
 
 
@@ -58,9 +60,19 @@ def parsing_service(settings: ConsensusSettings) -> Service:
             archive["_id"],
             {
                 "message_count": planned.message_count,
+                "has_duplicates": planned.duplicate_count > 0,
                 "duplicate_count": planned.duplicate_count,
+                "differing_count": planned.differing_count,
             },
         )
+        if planned.duplicate_count:
+            _LOG.warning(
+                "%d messages of archive %s have the id, date, sender and subject of one before "
+                "them, and were passed over; %d of these have another text",
+                planned.duplicate_count,
+                archive["_id"],
+                planned.differing_count,
+            )
 
     @service.on(
         "ArchiveSliced",

@@ -17,7 +17,9 @@ from headway.systems.consensus.pages.report import Post, Quotation, Report
 from headway.systems.consensus.readiness import speech_of
 from headway.systems.consensus.selecting import in_order
 from headway.systems.consensus.services.making import make_service
+from headway.systems.consensus.services.summarization import complete
 from headway.systems.consensus.settings import ConsensusSettings
+from headway.systems.consensus.twins import once_each, stand_ins
 
 CHANNEL = "files"
 Document = dict[str, Any]
@@ -32,6 +34,8 @@ def reporting_service(settings: ConsensusSettings) -> Service:
         "SummaryComplete",
         data=SummaryComplete,
         dedup=_key,
+        documents=("summaries", _about),
+        rebuild=lambda summary: plain(complete(summary)),
         failed="ReportDeliveryFailed",
         failed_data=_failed,
     )
@@ -60,19 +64,24 @@ def reporting_service(settings: ConsensusSettings) -> Service:
     return service
 
 
+def _about(event: Event) -> list[str]:
+    return [summary_document_id(event.data.summary_id)]
+
+
 def _key(event: Event) -> str:
     return f"reporting-{event.data.thread_id}-{event.data.summary_id}"
 
 
 def _report(thread: Document, summary: Document, messages: list[Document]) -> Report:
+    shown = stand_ins(thread, messages)
     return Report(
         thread_id=str(thread["_id"]),
         subject=str(thread.get("subject") or ""),
-        posts=[_post(dict(each)) for each in in_order(messages)],
+        posts=[_post(dict(each)) for each in in_order(once_each(thread, messages))],
         summary=summary["content_markdown"],
         quotations=[
             Quotation(
-                message_doc_id=each["message_doc_id"],
+                message_doc_id=shown.get(each["message_doc_id"], each["message_doc_id"]),
                 offset=each["offset"],
                 length=len(each.get("text") or ""),
             )

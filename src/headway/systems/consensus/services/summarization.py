@@ -24,7 +24,13 @@ from headway.systems.consensus.models.summarizer import (
     Summarizer,
     open_summarizer,
 )
-from headway.systems.consensus.readiness import Missing, gather, request_of, speech_of
+from headway.systems.consensus.readiness import (
+    Missing,
+    gather,
+    refuse_unless_on_its_way,
+    request_of,
+    speech_of,
+)
 from headway.systems.consensus.services.making import make_service
 from headway.systems.consensus.settings import ConsensusSettings
 
@@ -59,7 +65,11 @@ def summarization_service(
     async def summarize(event: Event, work: Work) -> None:
         for thread in await work.documents("threads").require(work.document_ids):
             request = await _current(work, thread, event.data, settings)
-            if request is not None:
+            if isinstance(request, Missing):
+                # A sweep has come before the rest of the thread, and nobody is to blame for it.
+                await refuse_unless_on_its_way(work, request)
+                work.put_off(str(thread["_id"]))
+            elif request is not None:
                 await _answer(work, thread, request, model)
 
     return service
@@ -74,7 +84,7 @@ def _key(event: Event) -> str:
 
 async def _current(
     work: Work, thread: Document, asked: SummarizationRequested, settings: ConsensusSettings
-) -> SummarizationRequested | None:
+) -> SummarizationRequested | Missing | None:
     """Give what is to be summarized: what was requested last, whichever event comes for it.
 
     So an older event never makes an older summary. Where nothing was requested, its event was lost,
@@ -84,7 +94,7 @@ async def _current(
         return msgspec.convert(thread["request"], SummarizationRequested)
     gathered = await gather(work, thread)
     if isinstance(gathered, Missing):
-        raise gathered.error()
+        return gathered
     if not gathered.chunks:
         return None
     prompt = asked.prompt_template or settings.prompt
@@ -112,7 +122,7 @@ async def _answer(
         },
         expect={"request_id": thread.get("request_id")},
     )
-    announce(work, _complete(summary))
+    announce(work, complete(summary))
 
 
 async def _discussion(work: Work, thread: Document, requested: Document) -> Discussion:
@@ -170,7 +180,8 @@ def _cited(cited: Cited) -> Document:
     }
 
 
-def _complete(summary: Document) -> SummaryComplete:
+def complete(summary: Document) -> SummaryComplete:
+    """Make the event of a summary from its document."""
     return SummaryComplete(
         summary_id=summary["summary_id"],
         thread_id=summary["thread_id"],

@@ -91,6 +91,12 @@ class FileVectors:
             rows = self._opened().execute("SELECT chunk_id FROM vectors")
             return {chunk_id for (chunk_id,) in rows}
 
+    def check(self) -> None:
+        """Raise VectorsMismatchError if the file holds vectors of another model."""
+        if self._path.exists():  # a look makes no file
+            with self._lock:
+                self._refuse_another(self._opened(), None)
+
     def close(self) -> None:
         with self._lock:
             if self._connection is not None:
@@ -114,7 +120,7 @@ class FileVectors:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
 
-    def _refuse_another(self, connection: sqlite3.Connection, size: int) -> None:
+    def _refuse_another(self, connection: sqlite3.Connection, size: int | None) -> None:
         kept = connection.execute("SELECT model, size FROM made_by").fetchone()
         if kept is not None:
             refuse_another(str(self._path), self._model, size, kept)

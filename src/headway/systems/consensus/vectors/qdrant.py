@@ -78,6 +78,11 @@ class QdrantVectors:
         with self._in_plain_errors():
             return set(self._all_ids()) if self._there() else set()
 
+    def check(self) -> None:
+        """Raise VectorsMismatchError if the collection is for vectors of another model."""
+        with self._in_plain_errors():
+            self._there()
+
     def close(self) -> None:
         self._client.close()
 
@@ -137,7 +142,7 @@ class QdrantVectors:
         for name, params in named.items():
             size = params.size if params is not None else 0
             if name != self._name:
-                refuse_another(self._where, self._model, size, (name, size))
+                refuse_another(self._where, self._model, None, (name, size))
             self._size = size
         return True
 

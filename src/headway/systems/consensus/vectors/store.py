@@ -1,16 +1,20 @@
 """Where vectors are kept, with the passages that they stand for."""
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 import msgspec
 
+from headway import ConfigurationError
 from headway.core.extras import cure
 from headway.core.secrets import hidden
 from headway.systems.consensus.failures import ModelMissingError, VectorsMismatchError
 from headway.systems.consensus.models.embedder import Vector
 from headway.systems.consensus.settings import ConsensusSettings
+
+_LOG = logging.getLogger("headway")
 
 
 class Passage(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,26 +82,55 @@ class VectorStore(Protocol):
 
 
 def open_vectors(settings: ConsensusSettings, model: str) -> VectorStore:
-    """Choose by CONSENSUS_VECTORS; nothing is opened before the first use."""
+    """Choose by CONSENSUS_VECTORS.
+
+    Raises:
+        ConfigurationError: There are vectors of another model.
+    """
     if not settings.vectors:
         from headway.systems.consensus.vectors.file import FileVectors  # noqa: PLC0415 (a ring)
 
-        return FileVectors(settings.vectors_file, model=model)
+        return _checked(FileVectors(settings.vectors_file, model=model))
     try:
         from headway.systems.consensus.vectors.qdrant import open_qdrant  # noqa: PLC0415 (an extra)
     except ModuleNotFoundError as missing:
         raise ModelMissingError(
             f"CONSENSUS_VECTORS={hidden(settings.vectors)!r} needs {missing.name}: {cure('qdrant')}"
         ) from missing
-    return open_qdrant(settings.vectors, settings.vectors_api_key, model=model)
+    return _checked(open_qdrant(settings.vectors, settings.vectors_api_key, model=model))
 
 
-def refuse_another(where: str, model: str, size: int, kept: tuple[str, int]) -> None:
-    """Refuse vectors that cannot be compared with those that are kept."""
-    if (model, size) == kept:
+class _Checkable(VectorStore, Protocol):
+    def check(self) -> None:
+        """Raise VectorsMismatchError if vectors of another model are there."""
+        ...
+
+
+def _checked(store: _Checkable) -> VectorStore:
+    """Refuse to begin with a model that would only make letters.
+
+    A store that does not answer now is looked at with the first vectors: it may be late.
+    """
+    try:
+        store.check()
+    except VectorsMismatchError as error:
+        store.close()
+        raise ConfigurationError(str(error)) from None
+    except Exception as error:  # noqa: BLE001 (whatever a driver raises when nobody answers)
+        _LOG.warning("It is not known yet which model the stored vectors are of: %s", error)
+    return store
+
+
+def refuse_another(where: str, model: str, size: int | None, kept: tuple[str, int]) -> None:
+    """Refuse vectors that cannot be compared with those that are kept.
+
+    While their size is not known, because none was made yet, the model decides.
+    """
+    if model == kept[0] and size in {None, kept[1]}:
         return
+    makes = "is to make the vectors" if size is None else f"makes vectors of {size} numbers"
     raise VectorsMismatchError(
-        f"CONSENSUS_EMBEDDING_MODEL={model!r} makes vectors of {size} numbers; those in {where} "
+        f"CONSENSUS_EMBEDDING_MODEL={model!r} {makes}; those in {where} "
         f"were made by {kept[0]!r} and have {kept[1]}, and the two cannot be compared. Set the "
         "backend and the model back to that, or begin anew with another CONSENSUS_DATA or "
         "CONSENSUS_VECTORS"

@@ -5,7 +5,8 @@ import re
 _SPECIAL = re.compile(r"([\\`*_\[\]<>#|~&])")
 _AT_THE_BEGINNING = re.compile(r"^(\d*)([-+=.)])(?=\s|$)")
 """What would make a list or a heading of it."""
-_BRACKET = re.compile(r"[\\<>\[\]]")
+_UNTAMED = re.compile(r"[\\<>\[\]`~]")
+"""Also what opens a fence: one left open takes in what follows, and lets out what is in others."""
 
 
 def escaped(text: str) -> str:
@@ -19,9 +20,9 @@ def escaped(text: str) -> str:
 
 
 def tamed(markdown: str) -> str:
-    r"""Give a model's Markdown without what could load or run anything: HTML, links, images.
+    r"""Give a model's Markdown with no HTML, link, image or fence: nothing in it can load or run.
 
     >>> print(tamed("<img src=x> ![a](http://b)"))
     \<img src=x\> !\[a\](http://b)
     """
-    return _BRACKET.sub(r"\\\g<0>", markdown)
+    return _UNTAMED.sub(r"\\\g<0>", markdown)
