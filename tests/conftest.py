@@ -1,5 +1,6 @@
 """Real servers for all tests: each started once per run (or xdist worker), when first asked for."""
 
+import logging
 import os
 import socket
 import sys
@@ -95,6 +96,17 @@ class _Sockets:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(socket, name)
+
+
+@pytest.fixture(autouse=True)
+def _log_of_the_test_alone() -> Iterator[None]:
+    """Forget where a command that a test ran writes its log: that stream ends with the test."""
+    root = logging.getLogger()
+    before, level = [*root.handlers], root.level
+    yield
+    for handler in [each for each in root.handlers if each not in before]:
+        root.removeHandler(handler)
+    root.setLevel(level)
 
 
 @pytest.fixture(scope="session", autouse=True)

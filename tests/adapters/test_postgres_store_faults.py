@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from headway.adapters.postgres import link
+from headway.adapters.postgres import document_rows, link
 from headway.adapters.postgres.store import PostgresStore, postgres_store
 from headway.core.beginning import Beginning
 from headway.core.catalogue import EVERYTHING
@@ -190,6 +190,66 @@ async def test_two_who_insert_and_count_the_same_lose_nothing(postgres_database:
     for store in stores:
         await store.close()
     assert await deadlocks(postgres_database) == 0
+
+
+class Paused:
+    """A connection that stops after its first statement until it is told to go on."""
+
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+        self.stopped, self.go = asyncio.Event(), asyncio.Event()
+
+    def __getattr__(self, name: str) -> Any:
+        async def call(*arguments: Any) -> Any:
+            if self.stopped.is_set():
+                await self.go.wait()
+            answer = await getattr(self._connection, name)(*arguments)
+            self.stopped.set()
+            return answer
+
+        return call
+
+
+async def test_who_finds_a_document_and_who_does_not_yet_never_wait_for_each_other(
+    postgres_database: str,
+) -> None:
+    store = postgres_store(postgres_database, VirtualClock())
+    await store.commit([made("first", InsertNew("docs", {"_id": "other"}))])
+    both = {("docs", "a"): {"_id": "a"}, ("docs", "b"): {"_id": "b", "n": 1}}
+    async with (
+        connected(postgres_database) as early,
+        connected(postgres_database) as late,
+        connected(postgres_database) as watching,
+    ):
+        outdated = early.transaction()
+        await outdated.start()
+        assert await document_rows.lock(early, both) == {}
+        await store.commit([made("meanwhile", InsertNew("docs", {"_id": "b"}))])
+        current = late.transaction()
+        await current.start()
+        there = await document_rows.lock(late, both)
+        assert set(there) == {("docs", "b")}
+        paused = Paused(late)
+        storing = asyncio.create_task(document_rows.store(paused, there, both))
+        await paused.stopped.wait()
+        waiting = asyncio.create_task(document_rows.store(early, {}, both))
+        async with asyncio.timeout(20):
+            while not await _is_waiting(watching, early):  # noqa: ASYNC110 (the server tells nobody)
+                await asyncio.sleep(0.01)
+        paused.go.set()
+        await storing
+        await current.commit()
+        with pytest.raises(link.MeanwhileError):
+            await waiting
+        await outdated.rollback()
+    await store.close()
+    assert await deadlocks(postgres_database) == 0
+
+
+async def _is_waiting(watching: Any, who: Any) -> bool:
+    pid = who.get_server_pid()
+    waits = "select wait_event_type = 'Lock' from pg_stat_activity where pid = $1"
+    return bool(await watching.fetchval(waits, pid))
 
 
 async def deadlocks(url: str) -> int:

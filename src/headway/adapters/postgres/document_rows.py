@@ -1,8 +1,8 @@
 """Rows of documents inside a transaction: locked as they are read, changed by their fields.
 
 Rows are locked in one order, that of collection and id, and new ones are inserted in the same order
-afterwards: so no two of our transactions wait for each other. What nobody touched keeps its digits,
-whoever wrote it: only the fields that have changed are written.
+afterwards; then the others are changed. So no two of our transactions wait for each other. What
+nobody touched keeps its digits, whoever wrote it: only the fields that have changed are written.
 """
 
 from collections.abc import Iterable, Mapping
@@ -81,12 +81,14 @@ async def store(
             made.append((collection, one, jsonb(whole, whose)))
         elif fields := changes(was, whole):
             changed.setdefault(collection, {})[one] = jsonb(fields, whose)
-    for collection, its in changed.items():
-        await connection.execute(_CHANGE, collection, list(its), by_id(its))
+    # First the new ones: whoever inserts an id that is there waits if it was changed, not if it is
+    # only locked. After the changes nothing is waited for, so nobody can wait for us and we for it.
     if made:
         columns = [list(column) for column in zip(*made, strict=True)]
         if len(await connection.fetch(_INSERT, *columns)) < len(made):
             raise MeanwhileError
+    for collection, its in changed.items():
+        await connection.execute(_CHANGE, collection, list(its), by_id(its))
 
 
 def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> Document:
