@@ -202,7 +202,7 @@ def _next(keep: Path | None) -> str:
     name = own_name()
     if keep is None:
         return f"""Next:
-  {name} demo consensus --keep DIR: keep the folder, and try these commands
+  {name} demo consensus --keep DIR: keep it, to try these
   {name} consensus ingest PATH: the same with mail of your own
   docs/how-to/run-consensus.md: how"""
     folder = shlex.quote(str(keep))

@@ -20,7 +20,7 @@ _LONGEST_REST = 200_000
 _POSTMARK = re.compile(rb"(?:\xef\xbb\xbf)?\s{0,4096}(From [^\r\n]{0,2000}(?:\r\n|\n|\r|\Z))?")
 _QUOTED_POSTMARK = re.compile(rb"^>(?=>{0,20}From )", re.MULTILINE)
 _EVERY_MAIL_HAS_ONE = frozenset({"from", "to", "subject", "date", "message-id", "received"})
-_SHOWN = 32
+_SHOWN = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
