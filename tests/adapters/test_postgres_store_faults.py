@@ -215,7 +215,10 @@ async def test_who_finds_a_document_and_who_does_not_yet_never_wait_for_each_oth
 ) -> None:
     store = postgres_store(postgres_database, VirtualClock())
     await store.commit([made("first", InsertNew("docs", {"_id": "other"}))])
-    both = {("docs", "a"): {"_id": "a"}, ("docs", "b"): {"_id": "b", "n": 1}}
+    both: dict[tuple[str, str], dict[str, Any]] = {
+        ("docs", "a"): {"_id": "a"},
+        ("docs", "b"): {"_id": "b", "n": 1},
+    }
     async with (
         connected(postgres_database) as early,
         connected(postgres_database) as late,
