@@ -213,6 +213,15 @@ def test_an_operation_does_not_wait_for_the_lease_that_it_left_behind_itself() -
     assert begun({**left, "lastOperation": "another"}, orphaned).how is How.BUSY
 
 
+@pytest.mark.parametrize("lifecycle", [PLAIN, LEASED], ids=["without a lease", "leased"])
+def test_what_was_put_off_waits_no_more_once_it_has_begun(lifecycle: Lifecycle) -> None:
+    put_off: Document = {"_id": "1", "status": "pending", **lifecycle.on_wait(NOW + HOUR)}
+    answer = begun(put_off, replace(FIRST, lifecycle=lifecycle, token="ours"))
+    assert answer.how is How.BEGUN
+    done = {**answer.document, **lifecycle.on_success()}
+    assert (done["leaseToken"], done["leaseUntil"]) == (None, None)
+
+
 def test_who_has_to_wait_for_one_document_begins_with_none() -> None:
     found: dict[str, Document] = {
         "free": {"_id": "free"},

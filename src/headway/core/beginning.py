@@ -178,6 +178,8 @@ def begun(document: Document, beginning: Beginning) -> Begun:
     if lifecycle.lease is not None:
         until = instant(beginning.now + lifecycle.lease)
         after.update({LEASE_TOKEN: beginning.token, LEASE_UNTIL: until})
+    elif document.get(LEASE_TOKEN) == WAITING:
+        after.update({LEASE_TOKEN: None, LEASE_UNTIL: None})  # it was put off, and waits no more
     return Begun(How.BEGUN, after)
 
 

@@ -21,14 +21,12 @@ _QUOTE = r"\\{0,3}[\"']?"
 """A text in a text has its quotes escaped."""
 _VALUE = (
     r"(?:b(?=[\"']))?\\{0,3}[\"'\[({]?)"
-    r"(?:(?<=[^\\]\")(?:[^\"\\]|\\.){1,4000}|(?<=\")[^\"]{1,4000}|(?<=')[^']{1,4000}|"
+    r"(?:(?<=[^\\]\")(?:[^\"\\]|\\.){1,4000}|(?<=\")[^\"]{1,4000}|"
+    r"(?<=[^\\]')(?:[^'\\]|\\.){1,4000}|(?<=')[^']{1,4000}|"
     rf"(?<=[\[({{])[^\])}}]{{1,4000}}|(?:(?:{_SCHEMES})\s{{1,3}})?[^\s\"',;&)}}\]]{{1,4000}})"
 )
 """The end of `before`, and all that is in the quotes or brackets opened there, or one word."""
-_IN_URL = re.compile(
-    r"(?P<before>[a-z][a-z0-9+.-]{0,20}://)(?P<user>[^\s/:@]{0,100}:)?[^\s\"']{1,500}(?=@)",
-    re.IGNORECASE,
-)
+_IN_URL = re.compile(r"(?P<before>://)(?P<user>[^\s/:@]{0,100}:)?[^\s\"']{1,500}(?=@)")
 _NAMED = re.compile(
     rf"(?P<before>(?:{_WORDS}|\bpw)[\w-]{{0,40}}(?: provided)?{_QUOTE}\s{{0,3}}[=:]\s{{0,3}}"
     + _VALUE,
@@ -44,7 +42,7 @@ _PAIR = re.compile(
     re.IGNORECASE,
 )
 _OPTION = re.compile(
-    rf"(?P<before>--[\w-]{{0,40}}(?:{_WORDS})[\w-]{{0,20}}\s)\S{{1,500}}", re.IGNORECASE
+    rf"(?P<before>--[\w-]{{0,40}}(?:{_WORDS})[\w-]{{0,20}}\s{{1,3}})\S{{1,500}}", re.IGNORECASE
 )
 _COOKIE = re.compile(
     rf"(?P<before>\bcookie{_QUOTE}\s{{0,3}}[=:]\s{{0,3}}{_QUOTE})[^\"'\r\n]{{1,4000}}",
