@@ -87,9 +87,22 @@ def test_the_status_counts_everything(ingested: Path) -> None:
     assert found["collections"]["messages"] == {"processed": 5}
     assert found["collections"]["slices"] == {"processed": 1, "failed": 1}
     assert found["collections"]["summaries"] == {"processed": 2}
+    assert (found["without_text"], found["duplicates"], found["differing"]) == (0, 0, 0)
     shown = looked("status", folder=ingested).stdout
     assert re.search(r"slices +2 +1 +1", shown)
     assert "Nothing is on its way any more." in shown
+
+
+def test_an_archive_whose_event_was_lost_is_not_called_finished(tmp_path: Path) -> None:
+    mbox(tmp_path / "talk.mbox")
+    assert looked("ingest", "talk.mbox", "--no-run", folder=tmp_path).exit_code == 0
+    with contextlib.closing(sqlite3.connect(tmp_path / "consensus-data" / "headway.db")) as file:
+        file.execute("delete from headway_items")
+        file.commit()
+    done = looked("ingest", folder=tmp_path)
+    assert done.exit_code == 1
+    assert "Name its PATH again" in done.stdout
+    assert "The pages are in" not in done.stdout
 
 
 def test_the_same_archive_again_changes_nothing(ingested: Path) -> None:
@@ -406,7 +419,7 @@ def test_messages_that_were_passed_over_are_counted(capsys: pytest.CaptureFixtur
     show_found(Status(collections=[], waiting={}, failed=[], duplicates=3, differing=1))
     said = capsys.readouterr().out
     assert "3 messages were passed over" in said
-    assert "1 of them with another text" in said
+    assert "with another text: 1." in said
     show_found(Status(collections=[], waiting={}, failed=[]))
     assert "passed over" not in capsys.readouterr().out
 

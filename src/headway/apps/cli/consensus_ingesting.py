@@ -89,7 +89,12 @@ def ingest_archives(asked: Ingestion) -> None:
         typer.echo("\nEverything else is finished.")
     if letters or pending:
         raise typer.Exit(NOT_AS_PROMISED)
-    typer.echo(f"The pages are in {place.settings.reports / 'index.html'}")
+    pages = place.settings.reports / "index.html"
+    if pages.exists():
+        typer.echo(f"The pages are in {pages}")
+    elif not any(each.states for each in status.collections):
+        typer.echo("Nothing was ingested: the event of the archive was lost. Name its PATH again")
+        raise typer.Exit(NOT_AS_PROMISED)
 
 
 def _found(paths: Sequence[str]) -> list[str]:

@@ -40,6 +40,9 @@ def show_status(data: Path | None, bus: str | None, *, machine: bool) -> None:
                     "collections": {each.collection: each.states for each in found.collections},
                     "waiting": found.waiting,
                     "failed": {each.queue: each.letters for each in found.failed},
+                    "without_text": found.without_text,
+                    "duplicates": found.duplicates,
+                    "differing": found.differing,
                 },
                 indent=2,
             )
@@ -68,9 +71,9 @@ def show_found(found: Status) -> None:
         typer.echo(f"{empty} no text, and so no summary.")
     if found.duplicates:
         typer.echo(
-            f"{many(found.duplicates, 'message was', 'messages were')} passed over: their archive "
-            "has one with the same id, date, sender and subject before; "
-            f"{found.differing or 'none'} of them with another text."
+            f"{many(found.duplicates, 'message was', 'messages were')} passed over, because "
+            "another in the archive has the same id, date, sender and subject; with another "
+            f"text: {found.differing or 'none'}."
         )
     if waiting:
         queues = ", ".join(f"{number} in {name}" for name, number in found.waiting.items())
