@@ -253,9 +253,8 @@ class Sequencer:
             return False
         if held >= settings.breaker_at_most:
             return True
-        # Whose worker died over it was seen, so it will come again; and what the source still has
-        # for us is no gap.
-        return state.flight is None and (caught_up is None or caught_up >= state.gap_since)
+        # A result that the source still has, or delivers again, is no gap.
+        return not state.was_started(now) and (caught_up is None or caught_up >= state.gap_since)
 
     def _breaks_to(self, state: KeyState, caught_up: datetime | None) -> int:
         """Say up to where the breaker gives gaps up: before one that the source may still fill."""
@@ -282,7 +281,7 @@ class Sequencer:
             return Jump(old[-1], Why.TOO_OLD)
         since = state.gap_since or now
         reached = now if caught_up is None else min(caught_up, now)
-        over = reached - since >= self.settings.give_up_after
+        over = not state.was_started(now) and reached - since >= self.settings.give_up_after
         if over or now - since >= self.settings.gap_at_most:
             return Jump(state.held[0].position, Why.TIMEOUT)
         return None

@@ -49,7 +49,8 @@ class SequenceSettings:
     hold_at_most: timedelta = timedelta(minutes=60)
     """A gap before a result that is held for so long is given up, whatever the source says."""
     gap_at_most: timedelta = timedelta(minutes=30)
-    """How long a gap is waited for while the source says that we are behind it ourselves."""
+    """The longest wait for a gap while the source is ahead of us, or while a result that a worker
+    started and did not finish has not been delivered again."""
     breaker_at_most: int = 100
     """So many held results end the wait even while we are behind the source."""
     remember: timedelta = timedelta(hours=24)

@@ -123,6 +123,14 @@ class KeyState(msgspec.Struct, frozen=True):
         """Say whether somebody is at a position, and has a lease that runs."""
         return self.flight is not None and now < self.flight.until
 
+    def was_started(self, now: datetime) -> bool:
+        """Say whether a worker started the missing result and lost its lease.
+
+        The result arrived, so the source delivers it again.
+        """
+        flight = self.flight
+        return flight is not None and now >= flight.until and not self.is_applied(flight.position)
+
     def is_applied(self, position: int) -> bool:
         return self.marker is not None and position <= self.marker
 

@@ -99,6 +99,7 @@ def standing(state: KeyState, settings: SequenceSettings, now: datetime) -> Stan
         gap = Gap(first, last, head.step, Why.TIMEOUT, fill)
     since = state.gap_since or min((held.since for held in state.held), default=None)
     waits = mode is Mode.WAITING and since is not None
+    wait = settings.gap_at_most if state.was_started(now) else settings.give_up_after
     return Standing(
         mode=mode,
         marker=state.marker,
@@ -108,7 +109,7 @@ def standing(state: KeyState, settings: SequenceSettings, now: datetime) -> Stan
         flight=state.flight,
         since=since,
         next_look=due(state, settings, now),
-        gives_up=since + settings.give_up_after if waits and since is not None else None,
+        gives_up=since + wait if waits and since is not None else None,
     )
 
 

@@ -412,6 +412,11 @@ local function machine()
     return hand_out(s, token)
   end
 
+  -- A worker started the missing result and lost its lease: the source delivers it again.
+  local function started(s)
+    return s.position and not live(s) and not applied(s, s.position)
+  end
+
   local function trips(s, caught_up)
     if s.n < BREAKER or live(s) or s.parked or not s.gap or ready(s, head(s)) then
       return false
@@ -419,7 +424,7 @@ local function machine()
     if s.n >= BREAKER_AT_MOST then
       return true
     end
-    return not s.position and (not caught_up or caught_up >= s.gap)
+    return not started(s) and (not caught_up or caught_up >= s.gap)
   end
 
   local function breaks_to(s, caught_up)
@@ -544,7 +549,8 @@ local function machine()
     end
     local since = s.gap or now
     local reached = caught_up and math.min(caught_up, now) or now
-    if reached - since >= LOOKS[#LOOKS] or now - since >= GAP_AT_MOST then
+    local over = not started(s) and reached - since >= LOOKS[#LOOKS]
+    if over or now - since >= GAP_AT_MOST then
       return head(s).position, 'timeout'
     end
     return nil

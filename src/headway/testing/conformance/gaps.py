@@ -100,18 +100,47 @@ class GapsConformance:
         assert (await ours.offer(14)).given_up is None
         assert await ours.process(1) == [*range(1, 15)]
 
-    async def test_it_gets_all_its_time_from_the_end_of_the_lease(
+    async def test_a_started_result_whose_worker_died_outlasts_the_schedule(
+        self, harness: SequencesHarness
+    ) -> None:
+        """It arrived, so it is no gap: the source delivers it again, however late."""
+        ours = await worker(harness)
+        await ours.offer(1)
+        await ours.offer(2)
+        ours.passes(USUAL.lease.total_seconds())
+        for _ in range(10):
+            ours.passes(170)
+            looked = await ours.look()
+            assert (looked.work, looked.given_up) == (None, None)
+            assert looked.look_in is not None
+        assert await ours.process(1) == [1, 2]
+
+    async def test_a_started_result_that_never_returns_is_given_up_in_the_end(
         self, harness: SequencesHarness
     ) -> None:
         ours = await worker(harness)
         mine = (await ours.offer(1)).work
         await ours.offer(2)
-        ours.passes(209)
+        most = (USUAL.lease + USUAL.gap_at_most).total_seconds()
+        ours.passes(most - 1)
         assert (await ours.look()).given_up is None
         ours.passes(1)
         looked = await ours.look()
-        assert gap_of(looked.work) == [1]
+        assert (looked.given_up, gap_of(looked.work)) == (Why.TIMEOUT, [1])
         assert not (await ours.complete(mine)).accepted
+
+    async def test_a_gap_behind_a_late_result_whose_worker_died_keeps_its_own_time(
+        self, harness: SequencesHarness
+    ) -> None:
+        ours = await standing_before(harness, 3)
+        ours.passes(180)
+        assert gap_of((await ours.drained((await ours.look()).work))[0]) == [2]
+        await ours.offer(2)  # late: its worker dies
+        await ours.offer(5)
+        ours.passes(USUAL.lease.total_seconds())
+        assert (await ours.look()).given_up is None
+        ours.passes(180)
+        assert gap_of((await ours.look()).work) == [4]
 
     async def test_nothing_is_given_up_while_somebody_is_at_the_key(
         self, harness: SequencesHarness
