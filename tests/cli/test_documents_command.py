@@ -501,7 +501,8 @@ def test_a_mistyped_number_of_attempts_is_refused_as_a_sweep_does(
     assert CliRunner().invoke(app, [*words]).exit_code == 0, "nobody knows what there is"
     monkeypatch.setenv("HEADWAY_SERVICES", "declared:parsing")
     done = CliRunner().invoke(app, [*words])
-    assert f"{MISTYPED} is for no collection: did you mean {MISTYPED}S?" in str(done.exception)
+    said = f"{done.exception}\n{done.stderr}"
+    assert f"{MISTYPED} is for no collection: did you mean {MISTYPED}S?" in said
     assert "nobody sweeps" not in done.output
     monkeypatch.delenv(MISTYPED)
     monkeypatch.setenv(f"{MISTYPED}S", "7")

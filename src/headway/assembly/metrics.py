@@ -1,5 +1,6 @@
 """The metrics of service authors, as METRICS_BACKEND says."""
 
+from collections.abc import Mapping
 from functools import cache
 
 from headway.adapters.noop.metrics import NoOpMetricsCollector
@@ -9,6 +10,7 @@ from headway.core.extras import cure
 from headway.ports.metrics import Metrics
 
 SETTING = "METRICS_BACKEND"
+BACKENDS = ("prometheus", "prometheus_pushgateway", "noop")
 
 
 def create_metrics_collector() -> Metrics:
@@ -17,15 +19,15 @@ def create_metrics_collector() -> Metrics:
     METRICS_BACKEND is `prometheus`, for prometheus-client's own registry, or `noop`, the default.
     With `prometheus_pushgateway` it is the registry too: only sweeps push, and only their own.
     """
-    given = environment().get(SETTING, "").strip()
-    match given.lower():
-        case "" | "noop":
-            return NoOpMetricsCollector()
-        case "prometheus" | "prometheus_pushgateway":
-            return _prometheus()
-    raise ConfigurationError(
-        f"{SETTING}={given!r} is not accepted: use prometheus, prometheus_pushgateway, or noop"
-    )
+    return NoOpMetricsCollector() if metrics_backend(environment()) == "noop" else _prometheus()
+
+
+def metrics_backend(settings: Mapping[str, str]) -> str:
+    """Read METRICS_BACKEND."""
+    given = settings.get(SETTING, "").strip() or "noop"
+    if given.lower() not in BACKENDS:
+        raise ConfigurationError(f"Invalid {SETTING}={given!r}. Use one of: {', '.join(BACKENDS)}.")
+    return given.lower()
 
 
 @cache  # a name can be registered once in a process

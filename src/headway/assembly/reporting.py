@@ -1,6 +1,7 @@
 """Who is told of errors, as ERROR_REPORTER_TYPE says."""
 
 import socket
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from headway.runtime.reporting import Reporting
 SETTING = "ERROR_REPORTER_TYPE"
 ADDRESS = "ERROR_REPORTER_URL"
 DEFAULT = "http"
+TYPES = ("http", "log", "noop")
 
 
 def error_reporter() -> ErrorReporter:
@@ -31,16 +33,22 @@ def error_reporter() -> ErrorReporter:
 def reporter_beside(bus: str | None) -> ErrorReporter:
     """Give it for what runs on this bus, which its reports name; None: the one that is set."""
     settings = environment()
-    given = settings.get(SETTING, "").strip() or DEFAULT
-    match given.lower():
+    match reporter_type(settings):
         case "noop":
             return NoReporter()
         case "log":
             return Reporting(LogReporter())
-        case "http":
+        case _:
             url = settings.get(ADDRESS, "").strip() or URL
             return Reporting(HttpReporter(CLOCK, url, origin=_origin(bus)))
-    raise ConfigurationError(f"{SETTING}={given!r} is not accepted: use http, log or noop")
+
+
+def reporter_type(settings: Mapping[str, str]) -> str:
+    """Read ERROR_REPORTER_TYPE."""
+    given = settings.get(SETTING, "").strip() or DEFAULT
+    if given.lower() not in TYPES:
+        raise ConfigurationError(f"Invalid {SETTING}={given!r}. Use one of: {', '.join(TYPES)}.")
+    return given.lower()
 
 
 def _origin(bus: str | None) -> dict[str, str]:

@@ -29,14 +29,14 @@ SHARED_COUNTERS = "PROMETHEUS_MULTIPROC_DIR"
 """Where prometheus-client keeps counters that several processes add up; its own setting."""
 
 
-def environment() -> Mapping[str, str]:
+def environment(*, with_file: bool = True) -> Mapping[str, str]:
     """Give the process's environment as it is now.
 
     If HEADWAY_SETTINGS names a file, what it says goes before the environment. A running process
     keeps its environment, but it reads the file again when it is told to reload.
     """
     settings = dict(os.environ)
-    name = settings.get(SETTINGS_FILE)
+    name = settings.get(SETTINGS_FILE) if with_file else None
     return {**settings, **_read(Path(name))} if name else settings
 
 
@@ -82,9 +82,9 @@ def given_bus() -> str | None:
     return os.environ.get(GIVEN_BUS) or None
 
 
-def named_services() -> list[str]:
+def named_services(settings: Mapping[str, str] | None = None) -> list[str]:
     """Give the services that HEADWAY_SERVICES names, each as MODULE:SERVICE."""
-    given = environment().get(SERVICES, "")
+    given = (environment() if settings is None else settings).get(SERVICES, "")
     if "," in given:
         raise ConfigurationError(
             f"{SERVICES}={given!r} is not accepted: put spaces between the services, and no commas"
@@ -96,6 +96,7 @@ SERVICES = "HEADWAY_SERVICES"
 SEQUENCES = "HEADWAY_SEQUENCES"
 ERRORS = "HEADWAY_ERRORS"
 """The file in which `headway ui` keeps reports of errors."""
+DEFAULT_ERRORS = "headway-errors.db"
 _OWN = (
     "HEADWAY_BUS",
     "HEADWAY_STORE",
@@ -154,9 +155,11 @@ class EngineSettings:
     exchange: str = DEFAULT_EXCHANGE
 
 
-def engine_settings(url: str | None = None) -> EngineSettings:
+def engine_settings(
+    url: str | None = None, settings: Mapping[str, str] | None = None
+) -> EngineSettings:
     """Read which engine is meant; `url` goes before the environment, for the bus."""
-    settings = environment()
+    settings = environment() if settings is None else settings
     _refuse_misspelt(settings)
     broker = None
     if not url and not settings.get("HEADWAY_BUS"):

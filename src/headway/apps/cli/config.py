@@ -1,6 +1,7 @@
 """`headway config`: what is in force."""
 
 import json
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from datetime import timedelta
 from typing import Annotated
@@ -8,16 +9,23 @@ from typing import Annotated
 import typer
 
 from headway.adapters.reporting.http import URL as ERRORS_URL
+from headway.apps.cli.codes import CANNOT_GO_ON
+from headway.assembly.metrics import SETTING as METRICS
+from headway.assembly.metrics import metrics_backend
+from headway.assembly.reporting import ADDRESS, reporter_type
+from headway.assembly.reporting import SETTING as REPORTER
 from headway.assembly.settings import (
+    DEFAULT_ERRORS,
+    ERRORS,
     SEQUENCES,
     SERVICES,
+    SETTINGS_FILE,
     EngineSettings,
     engine_settings,
     environment,
-    retry_config,
-    sweep_settings,
 )
 from headway.core.engine_url import AmqpUrl, SqliteUrl
+from headway.core.errors import ConfigurationError
 from headway.core.lifecycle import ATTEMPTS
 from headway.core.policy import RETRY_SETTINGS, RetryConfig
 from headway.core.secrets import hidden
@@ -27,6 +35,8 @@ from headway.systems.ledger.settings import LedgerSettings
 from headway.systems.uptime.settings import UptimeSettings
 
 app = typer.Typer(help="Settings.", no_args_is_help=True)
+
+INVALID = "(invalid)"
 
 
 @app.callback()
@@ -38,48 +48,114 @@ def config() -> None:
 def show(
     as_json: Annotated[bool, typer.Option("--json", help="One object, for machines.")] = False,
 ) -> None:
-    """Show every setting with the value in force; passwords are hidden."""
-    _refuse_misspelt_attempts(sweep_settings())
-    settings = (
-        _engine()
-        | _retry(retry_config())
-        | sweep_settings().in_force()
-        | LedgerSettings.from_mapping(environment()).in_force()
-        | UptimeSettings.from_mapping(environment()).in_force()
-        | ConsensusSettings.from_mapping(environment()).in_force()
-    )
+    """Show every setting with the value in force; passwords are hidden.
+
+    Invalid settings are marked, and an error says for each what is wrong.
+    """
+    errors: list[str] = []
+    try:
+        given = dict(environment())
+    except ConfigurationError as error:
+        errors.append(str(error))
+        given = dict(environment(with_file=False))
+    shown: dict[str, str] = {}
+    for section in (
+        _engine,
+        _metrics,
+        _reports,
+        _retry,
+        _sweep,
+        lambda settings: LedgerSettings.from_mapping(settings).in_force(),
+        lambda settings: UptimeSettings.from_mapping(settings).in_force(),
+        lambda settings: ConsensusSettings.from_mapping(settings).in_force(),
+    ):
+        shown |= _in_force(section, given, errors)
     if as_json:
-        typer.echo(json.dumps(settings, indent=2))
-        return
-    width = max(map(len, settings))
-    for name, value in settings.items():
-        typer.echo(f"{name:<{width}}  {value}")
+        typer.echo(json.dumps(shown, indent=2))
+    else:
+        width = max(map(len, shown))
+        for name, value in shown.items():
+            typer.echo(f"{name:<{width}}  {value}")
+    for message in errors:
+        typer.echo(f"headway: {message}", err=True)
+    if errors:
+        raise typer.Exit(CANNOT_GO_ON)
 
 
-def _refuse_misspelt_attempts(settings: SweepSettings) -> None:
-    """Refuse what a sweep would; which collections there are, only services can tell."""
-    if set(settings.max_attempts) <= set(map(setting_of, ATTEMPTS)):
-        return
-    from headway.apps.cli.lifecycles import rules_of  # noqa: PLC0415 (it loads what it needs)
+def _in_force(
+    section: Callable[[Mapping[str, str]], dict[str, str]],
+    settings: dict[str, str],
+    errors: list[str],
+) -> dict[str, str]:
+    """Read one section; remove each setting that it refuses, so that the others are shown."""
+    refused: dict[str, str] = {}
+    while True:
+        try:
+            return section(settings) | refused
+        except ConfigurationError as error:
+            errors.append(str(error))
+            name = _cause(section, settings, str(error))
+            if name is None:
+                return refused
+            refused[name] = INVALID
+            del settings[name]
 
-    rules_of(())
+
+def _cause(
+    section: Callable[[Mapping[str, str]], dict[str, str]],
+    settings: Mapping[str, str],
+    message: str,
+) -> str | None:
+    """Name the setting without which a section no longer fails with this message."""
+    for name in settings:
+        try:
+            section(_without(settings, name))
+        except ConfigurationError as error:
+            if str(error) == message:
+                continue
+        return name
+    return None
 
 
-def _engine() -> dict[str, str]:
-    settings, engine = environment(), engine_settings()
+def _without(settings: Mapping[str, str], name: str) -> dict[str, str]:
+    return {each: value for each, value in settings.items() if each != name}
+
+
+def _sweep(given: Mapping[str, str]) -> dict[str, str]:
+    settings = SweepSettings.from_mapping(given)
+    if not set(settings.max_attempts) <= set(map(setting_of, ATTEMPTS)):
+        # Only services know which collections there are.
+        from headway.apps.cli.lifecycles import rules_of  # noqa: PLC0415 (it loads what it needs)
+
+        rules_of((), given)
+    return settings.in_force()
+
+
+def _engine(settings: Mapping[str, str]) -> dict[str, str]:
+    engine = engine_settings(settings=settings)
     is_broker = isinstance(engine.bus, AmqpUrl)
     beside = {
         "HEADWAY_STORE": hidden(engine.store_url) or "none: every event is handled at least once",
         "HEADWAY_EXCHANGE": engine.exchange,
     }
     return {
+        SETTINGS_FILE: settings.get(SETTINGS_FILE) or "none",
         "HEADWAY_BUS": hidden(engine.url),
         **(beside if is_broker else {}),
         SEQUENCES: hidden(settings.get(SEQUENCES) or _in_file(engine)),
         SERVICES: settings.get(SERVICES) or "none",
-        "METRICS_BACKEND": settings.get("METRICS_BACKEND") or "noop",
-        "ERROR_REPORTER_TYPE": settings.get("ERROR_REPORTER_TYPE") or "http",
-        "ERROR_REPORTER_URL": hidden(settings.get("ERROR_REPORTER_URL") or ERRORS_URL),
+        ERRORS: settings.get(ERRORS) or DEFAULT_ERRORS,
+    }
+
+
+def _metrics(settings: Mapping[str, str]) -> dict[str, str]:
+    return {METRICS: metrics_backend(settings)}
+
+
+def _reports(settings: Mapping[str, str]) -> dict[str, str]:
+    return {
+        REPORTER: reporter_type(settings),
+        ADDRESS: hidden(settings.get(ADDRESS, "").strip() or ERRORS_URL),
     }
 
 
@@ -90,9 +166,9 @@ def _in_file(engine: EngineSettings) -> str:
     return engine.store_url if isinstance(engine.store, SqliteUrl) else "none"
 
 
-def _retry(config: RetryConfig) -> dict[str, str]:
+def _retry(settings: Mapping[str, str]) -> dict[str, str]:
     """Name each field by the first of its settings, in that setting's unit."""
-    values = asdict(config)
+    values = asdict(RetryConfig.from_mapping(settings))
     shown: dict[str, str] = {}
     for setting in RETRY_SETTINGS:
         if setting.field in values:

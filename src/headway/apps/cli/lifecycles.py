@@ -7,24 +7,26 @@ from difflib import get_close_matches
 import typer
 
 from headway.assembly.loading import load_services
-from headway.assembly.settings import named_services, sweep_settings
+from headway.assembly.settings import environment, named_services, sweep_settings
 from headway.core.decision import archive_of, archived_from
 from headway.core.errors import ConfigurationError
 from headway.core.lifecycle import Lifecycle
 from headway.core.showing import shown
 from headway.core.sweep import SweepRule
+from headway.core.sweep_settings import SweepSettings
 from headway.runtime.documents import RuleOf, TargetOf
 from headway.runtime.service import Service
 from headway.runtime.sweep_targets import find_targets
 
 
-def rules_of(names: Sequence[str]) -> RuleOf:
+def rules_of(names: Sequence[str], given: Mapping[str, str] | None = None) -> RuleOf:
     """Give what finds the rule of a collection: as services declare it, or else the usual one.
 
     Without names, the services are those of HEADWAY_SERVICES, if there are any.
     """
-    settings = sweep_settings()
-    named = names or named_services()
+    given = environment() if given is None else given
+    settings = SweepSettings.from_mapping(given)
+    named = names or named_services(given)
     declared = _declared(load_services(named))
     if named:  # else nobody knows what there is
         settings.refuse_misspelt(declared)

@@ -6,9 +6,7 @@ from typing import Annotated
 import typer
 
 from headway.apps.cli.logs import LogFormat, write_logs
-from headway.assembly.settings import ERRORS, environment
-
-_FILE = "headway-errors.db"
+from headway.assembly.settings import DEFAULT_ERRORS, ERRORS, environment
 
 
 def ui(
@@ -21,7 +19,7 @@ def ui(
     errors: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help=f"Where errors are kept. [default: {ERRORS}, or {_FILE}]"
+            metavar="FILE", help=f"Where errors are kept. [default: {ERRORS}, or {DEFAULT_ERRORS}]"
         ),
     ] = None,
 ) -> None:
@@ -29,4 +27,4 @@ def ui(
     from headway.apps.web.serving import serve  # noqa: PLC0415 (a fast start of the others)
 
     write_logs(LogFormat.AUTO)
-    serve(host=host, port=port, errors=errors or Path(environment().get(ERRORS) or _FILE))
+    serve(host=host, port=port, errors=errors or Path(environment().get(ERRORS) or DEFAULT_ERRORS))
