@@ -212,6 +212,33 @@ def test_results_from_the_bus_with_metrics_of_all_processes(tmp_path: Path) -> N
     assert asyncio.run(is_exact(settings, names, 10, set())) == []
 
 
+def test_options_of_run_go_before_the_settings_file_in_every_worker(tmp_path: Path) -> None:
+    settings = settings_in(tmp_path)
+    names = keys(5)
+    asyncio.run(subscribe(settings, names))
+    raws = mixed(results(names, 10, missing=set()), 25)
+    words = settings.in_words()
+    store = words.pop("UPTIME_STORE")
+    file = tmp_path / "settings.env"
+    file.write_text(f"UPTIME_STORE=sqlite:///{tmp_path}/other.db\n")
+    environment = {**os.environ, **words, "HEADWAY_SETTINGS": str(file)}
+    feed = [*HEADWAY, "uptime", "feed", "-", "--store", store]
+    subprocess.run(feed, input=b"\n".join(raws), env=environment, check=True, capture_output=True)
+    run = [*HEADWAY, "uptime", "run", "--workers", "2", "--store", store]
+    with (tmp_path / "log").open("wb") as log:
+        consumer = subprocess.Popen(run, env=environment, stdout=log, stderr=log)
+    try:
+
+        def is_done() -> bool:
+            return asyncio.run(is_exact(settings, names, 10, set())) == []
+
+        assert wait_until(is_done, timedelta(seconds=40)), (tmp_path / "log").read_text()
+    finally:
+        consumer.terminate()
+        consumer.wait(30)
+    assert not (tmp_path / "other.db").exists()
+
+
 def test_a_thread_that_hosts_a_consumer_ends_with_it() -> None:
     before = threading.active_count()
     thread = LoopThread("test")

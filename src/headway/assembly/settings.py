@@ -1,5 +1,6 @@
 """The environment, read here and nowhere else."""
 
+import json
 import os
 import re
 from collections.abc import Mapping
@@ -25,6 +26,7 @@ from headway.core.secrets import hidden
 from headway.core.sweep_settings import SweepSettings
 
 SETTINGS_FILE = "HEADWAY_SETTINGS"
+_OPTIONS = "_HEADWAY_OPTIONS"
 SHARED_COUNTERS = "PROMETHEUS_MULTIPROC_DIR"
 """Where prometheus-client keeps counters that several processes add up; its own setting."""
 
@@ -33,11 +35,21 @@ def environment(*, with_file: bool = True) -> Mapping[str, str]:
     """Give the process's environment as it is now.
 
     If HEADWAY_SETTINGS names a file, what it says goes before the environment. A running process
-    keeps its environment, but it reads the file again when it is told to reload.
+    keeps its environment, but it reads the file again when it is told to reload. Options of the
+    command that started this process go before both.
     """
     settings = dict(os.environ)
+    options = json.loads(settings.pop(_OPTIONS, "{}"))
     name = settings.get(SETTINGS_FILE) if with_file else None
-    return {**settings, **_read(Path(name))} if name else settings
+    return {**settings, **(_read(Path(name)) if name else {}), **options}
+
+
+def hand_down(options: Mapping[str, str]) -> None:
+    """Have every process that this one starts use these settings, whatever the settings file says.
+
+    They go by the environment: a URL may hold a password, and a command line is public.
+    """
+    os.environ[_OPTIONS] = json.dumps(options)
 
 
 def _read(path: Path) -> Mapping[str, str]:

@@ -13,6 +13,7 @@ import typer
 from headway.apps.cli.screen import bar, many
 from headway.apps.cli.uptime_waiting import until_none_is_held
 from headway.assembly.retrying import CLOCK
+from headway.assembly.settings import hand_down
 from headway.assembly.supervising import Supervisor
 from headway.core.errors import ConfigurationError
 from headway.core.extras import cure
@@ -68,8 +69,7 @@ def from_bus(settings: UptimeSettings, *, workers: int) -> None:
         _say_stopped()
         return
     asyncio.run(meet_sequences(settings))  # what each worker would refuse is refused once
-    # The settings go by the environment: a URL may hold a password, and a command line is public.
-    os.environ.update(settings.in_words())  # noqa: TID251 (set for the children, not read)
+    hand_down(settings.in_words())
     command = [sys.executable, "-P", "-m", "headway.apps.cli", "uptime", "run", "--workers", "1"]
     asyncio.run(Supervisor(command, workers, CLOCK).run())
     _say_stopped()
