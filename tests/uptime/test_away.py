@@ -4,6 +4,8 @@ right afterwards."""
 import asyncio
 import os
 import signal
+import subprocess
+import sys
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -250,3 +252,35 @@ async def test_who_goes_on_while_it_is_put_right_has_it_put_right_again(memory: 
     assert await memory.missed() == [FOUR + 1, FOUR + 4]
     applied = [FOUR, FOUR + 2, FOUR + 3, *range(FOUR + 5, FOUR + 9)]
     assert sorted(await memory.applied()) == applied
+
+
+_HANGING_BROKER = """
+import asyncio, time
+from datetime import timedelta
+from headway.adapters.celery.scheduler import CeleryScheduler
+from headway.adapters.system.clock import SystemClock
+
+class Task:  # as Celery's, on a broker that took the connection and then stopped
+    def apply_async(self, *args, **options):
+        time.sleep(600)
+
+async def main():
+    try:
+        await CeleryScheduler(Task(), SystemClock()).schedule("s1", timedelta(seconds=10))
+    except TimeoutError as error:
+        print(error, flush=True)
+
+asyncio.run(main())
+"""
+
+
+def test_a_celery_broker_that_hangs_keeps_no_process_from_its_end() -> None:
+    """A real wait: the scheduler waits 3 s for the broker, and the process must wait no longer."""
+    done = subprocess.run(
+        [sys.executable, "-c", _HANGING_BROKER],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=True,
+    )
+    assert done.stdout == "the broker of Celery gave no answer within 3 s\n", done.stderr

@@ -1,17 +1,24 @@
 """Have keys looked at later by a task of Celery."""
 
 import asyncio
-from concurrent.futures import ThreadPoolExecutor
+import threading
+import weakref
+from collections.abc import Callable
+from concurrent.futures import Future
 from datetime import timedelta
+from queue import SimpleQueue
 from typing import Any
 
 from headway.ports.clock import Clock
 
 _PAUSE = timedelta(seconds=5)
 _AT_MOST = timedelta(seconds=3)
-"""So long a broker is waited for. One that hangs would keep a process from its end."""
+"""So long a broker is waited for."""
 _THREADS = 2
-"""Of its own: a broker that hangs must not take those that everything else in a process uses."""
+"""Daemons of its own: a broker that hangs must block neither the threads that everything else in a
+process uses nor the end of the process, which joins the threads of an executor."""
+
+_Sends = SimpleQueue[tuple[Future[None], Callable[[], None]] | None]
 
 
 class CeleryScheduler:
@@ -26,19 +33,31 @@ class CeleryScheduler:
         self._clock = clock
         self._ask_again = clock.now()
         self._error: Exception | None = None
-        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="headway-celery")
+        self._sends: _Sends = SimpleQueue()
+        self._threads: list[threading.Thread] = []
+        weakref.finalize(self, _end, self._sends).atexit = False
 
     async def schedule(self, key: str, delay: timedelta) -> None:
         self._refuse_while_away()
-        loop = asyncio.get_running_loop()
-        sending = loop.run_in_executor(self._threads, self._send, key, delay.total_seconds())
+        self._start_threads()
+        sending: Future[None] = Future()
+        self._sends.put((sending, lambda: self._send(key, delay.total_seconds())))
         try:
-            await self._sent(sending)
+            await self._sent(asyncio.wrap_future(sending))
         except Exception as error:  # whatever the client of a broker raises; it goes on
             if error is not self._error:
                 self._error, self._ask_again = error, self._clock.now() + _PAUSE
             raise
         self._error = None
+
+    def _start_threads(self) -> None:
+        """Start them with the first send, so that a process may fork before it."""
+        while len(self._threads) < _THREADS:
+            thread = threading.Thread(
+                target=_work, args=(self._sends,), name="headway-celery", daemon=True
+            )
+            thread.start()
+            self._threads.append(thread)
 
     async def _sent(self, sending: asyncio.Future[None]) -> None:
         limit = asyncio.create_task(self._clock.wait(_AT_MOST))
@@ -60,3 +79,20 @@ class CeleryScheduler:
     def _refuse_while_away(self) -> None:
         if self._error is not None and self._clock.now() < self._ask_again:
             raise self._error
+
+
+def _work(sends: _Sends) -> None:
+    while (send := sends.get()) is not None:
+        sending, call = send
+        if sending.set_running_or_notify_cancel():
+            try:
+                sending.set_result(call())
+            except Exception as error:  # noqa: BLE001 (the sender gets it)
+                sending.set_exception(error)
+        # Until the next send these would keep the scheduler alive, and so this thread.
+        del send, sending, call
+
+
+def _end(sends: _Sends) -> None:
+    for _ in range(_THREADS):
+        sends.put(None)
