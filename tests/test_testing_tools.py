@@ -1,8 +1,11 @@
 import asyncio
+import pkgutil
+import sys
 import threading
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
+from _pytest.assertion.rewrite import AssertionRewritingHook
 
 from headway.core.action import Reason
 from headway.core.catalogue import EVERYTHING
@@ -11,6 +14,7 @@ from headway.core.failure import Failure
 from headway.ports.chance import Chance
 from headway.ports.clock import Clock
 from headway.ports.observer import Observer
+from headway.testing import conformance
 from headway.testing.chance import Fixed, Seeded
 from headway.testing.clock import VirtualClock
 from headway.testing.facts import Recorder
@@ -177,3 +181,15 @@ def test_seeded_dice_repeat_themselves() -> None:
     assert draws != [other.draw() for _ in range(50)]
     assert all(0 <= draw < 1 for draw in draws)
     assert one.token() == same.token() != one.token()
+
+
+def test_a_failed_assertion_of_every_conformance_suite_shows_what_it_compared() -> None:
+    found = list(pkgutil.walk_packages(conformance.__path__, f"{conformance.__name__}."))
+    hook = next(each for each in sys.meta_path if isinstance(each, AssertionRewritingHook))
+    plain = [
+        module.name
+        for module in found
+        if hook.find_spec(module.name, list(conformance.__path__)) is None
+    ]
+    assert found
+    assert not plain

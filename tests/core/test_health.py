@@ -35,10 +35,6 @@ def test_a_success_between_them_ends_the_suspicion() -> None:
     assert dependency.failed("e", NOW).health is Health.SUSPECTED
 
 
-def test_a_failed_ping_needs_no_counting() -> None:
-    assert Dependency().ping_failed(NOW).health is Health.DOWN
-
-
 def test_one_probe_goes_at_a_time_and_they_get_rarer() -> None:
     dependency = failing(*"abcde")
     assert not dependency.may_probe(NOW)

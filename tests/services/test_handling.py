@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from headway import Exponential, RetryConfig, RetryPolicy
 from headway.core.errors import ConfigurationError, WorkOverError
 from headway.core.event import Event
 from headway.runtime.blocking import BlockingWork
@@ -586,6 +587,37 @@ async def test_a_queue_that_is_the_failed_queue_of_another_service_is_refused() 
 def test_a_worker_that_would_do_nothing_is_refused(settings: dict[str, int]) -> None:
     with pytest.raises(ConfigurationError, match="whole number from 1"):
         WorkerSettings(**settings)  # type: ignore[arg-type]
+
+
+TWO_DAYS = RetryPolicy(
+    max_attempts=2, backoff=Exponential(base=MINUTE, cap=MINUTE), ttl=timedelta(days=2)
+)
+
+
+@pytest.mark.parametrize(
+    ("service", "ttl"),
+    [
+        ({"retry": RetryConfig(ttl=timedelta(hours=2))}, "2:00:00"),
+        ({"transient": TWO_DAYS}, "2 days"),
+        ({}, "0:30:00"),
+    ],
+)
+async def test_done_work_is_not_forgotten_while_a_copy_of_its_event_may_be_retried(
+    service: dict[str, Any], ttl: str
+) -> None:
+    orders = Service("orders", **service)
+    orders.on("OrderPlaced")(nothing)
+    settings = WorkerSettings(retention=timedelta(minutes=30))
+    with pytest.raises(ConfigurationError, match=rf"retention=0:30:00 for service 'orders'.*{ttl}"):
+        async with Trial(orders, settings=settings).running():
+            pass
+
+
+async def test_reloaded_retries_that_outlast_the_records_of_done_work_are_refused() -> None:
+    orders = service_with(nothing)
+    async with Trial(orders, settings=WorkerSettings(retention=timedelta(hours=1))).running() as it:
+        with pytest.raises(ConfigurationError, match=r"retention=1:00:00.*3:00:00"):
+            it.reload(RetryConfig(ttl=timedelta(hours=3)))
 
 
 async def test_what_has_ended_is_committed_while_handlers_that_never_wait_go_on() -> None:

@@ -64,12 +64,6 @@ class Dependency:
             return replace(self, failing=failing)
         return replace(self, failing=failing, down_since=now, next_probe=now + self._pause(0))
 
-    def ping_failed(self, now: datetime) -> "Dependency":
-        """Take down that the dependency itself did not answer: no counting is needed then."""
-        if self.down_since is not None:
-            return self
-        return replace(self, down_since=now, next_probe=now + self._pause(0))
-
     def succeeded(self) -> "Dependency":
         """Take down a success: whatever it was, it is over."""
         return Dependency(rule=self.rule)

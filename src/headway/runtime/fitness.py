@@ -5,6 +5,7 @@ from datetime import timedelta
 from difflib import get_close_matches
 
 from headway.core.errors import ConfigurationError
+from headway.core.policy import RetryConfig
 from headway.runtime.service import Service
 from headway.runtime.storeless import needs_store
 
@@ -43,6 +44,22 @@ def refuse_misspelt(service: Service) -> None:
             raise ConfigurationError(
                 f"{service.name}: no handler works on documents of {name!r}, for which there is a "
                 f"lifecycle: did you mean {near[0]!r}?"
+            )
+
+
+def refuse_short_retention(
+    retention: timedelta, services: Sequence[Service], retry: RetryConfig
+) -> None:
+    """Refuse to forget done work while a copy of its event may still wait for a retry."""
+    for service in services:
+        ttls = [(service.retry or retry).ttl]
+        if service.transient.ttl is not None:
+            ttls.append(service.transient.ttl)
+        if retention <= max(ttls):
+            raise ConfigurationError(
+                f"Invalid retention={retention} for service {service.name!r}: a copy of an event "
+                f"may be retried for {max(ttls)}, and would run again once the record of its work "
+                "is deleted. Use a longer retention, or a shorter ttl for retries."
             )
 
 

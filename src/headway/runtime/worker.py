@@ -22,7 +22,12 @@ from headway.runtime.attempt import Attempt, Ending
 from headway.runtime.committing import Committer
 from headway.runtime.down_notes import DownNotes
 from headway.runtime.feeding import Feeder
-from headway.runtime.fitness import refuse_unfit, refuse_without_store, shortest_lease
+from headway.runtime.fitness import (
+    refuse_short_retention,
+    refuse_unfit,
+    refuse_without_store,
+    shortest_lease,
+)
 from headway.runtime.gate import Gate
 from headway.runtime.housekeeping import Housekeeping
 from headway.runtime.lanes import Lanes
@@ -66,6 +71,7 @@ class Worker:
         self._name = name
         self._clock = clock
         self._settings = settings or WorkerSettings()
+        refuse_short_retention(self._settings.retention, services, retry or RetryConfig())
         self._recoveries = [
             Recovery(service, retry or RetryConfig(), chance, worker=name) for service in services
         ]
@@ -144,6 +150,8 @@ class Worker:
 
     def reload(self, retry: RetryConfig) -> None:
         """Take new retry settings, and go on if a flood of letters had paused a service."""
+        services = [recovery.service for recovery in self._recoveries]
+        refuse_short_retention(self._settings.retention, services, retry)
         for recovery in self._recoveries:
             before = recovery.retry
             recovery.configure(retry)

@@ -14,41 +14,12 @@ The methods are plain coroutines: run them with pytest-asyncio in its automatic 
 """
 
 import contextlib
-
-_MODULES = (
-    "examples",
-    "balancing",
-    "publishing",
-    "settling",
-    "takings",
-    "units",
-    "repetition",
-    "effects",
-    "bodies",
-    "records",
-    "beginning",
-    "documents",
-    "stuck",
-    "views",
-    "claims",
-    "claim_ends",
-    "candidates",
-    "locked",
-    "desk",
-    "leases",
-    "totals",
-    "letters",
-    "counting",
-    "whereabouts",
-    "ordering",
-    "order",
-    "flights",
-    "gaps",
-    "late",
-)
+import pkgutil
 
 with contextlib.suppress(ImportError):
     import pytest
 
     # Done here, before any suite is imported: then a failed assert shows what it compared.
-    pytest.register_assert_rewrite(*(f"{__name__}.{module}" for module in _MODULES))
+    pytest.register_assert_rewrite(
+        *(f"{__name__}.{module.name}" for module in pkgutil.iter_modules(__path__))
+    )
