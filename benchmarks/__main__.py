@@ -1,10 +1,11 @@
-"""Run the benchmarks: `python -m benchmarks [name ...] [--json]`."""
+"""Run the benchmarks: `python -m benchmarks [name ...] [--json] [--against COMMIT]`."""
 
 import argparse
 import json
 import sys
 
 from benchmarks import (
+    against,
     consensus,
     disturbance,
     imports,
@@ -26,6 +27,7 @@ SUITES = {
     "ordering": ordering.measure,
     "consensus": consensus.measure,
 }
+COMPARED = ("sqlite", "rabbitmq", "ordering")
 
 
 def main() -> int:
@@ -33,13 +35,24 @@ def main() -> int:
     parser.add_argument("names", nargs="*", help=f"of {', '.join(SUITES)}; all by default")
     parser.add_argument("--json", action="store_true", help="machine-readable output")
     parser.add_argument("--rounds", type=int, default=15, help="interleaved rounds of each")
+    parser.add_argument(
+        "--against",
+        metavar="COMMIT",
+        help=f"compare this checkout with that commit instead of peers: {', '.join(COMPARED)}",
+    )
     options = parser.parse_args()
     unknown = set(options.names) - set(SUITES)
     if unknown:
         parser.error(f"no such benchmark: {', '.join(sorted(unknown))}")
     tables: list[Table] = []
-    for name in options.names or SUITES:
-        tables += SUITES[name](options.rounds)
+    if options.against:
+        uncompared = set(options.names) - set(COMPARED)
+        if uncompared:
+            parser.error(f"--against does not know: {', '.join(sorted(uncompared))}")
+        tables = against.compare(options.against, options.names or COMPARED, options.rounds)
+    else:
+        for name in options.names or SUITES:
+            tables += SUITES[name](options.rounds)
     if options.json:
         print(json.dumps([table.as_json() for table in tables], indent=2))
     else:

@@ -24,7 +24,7 @@ class Goal:
 
     def __str__(self) -> str:
         mark = "reached" if self.reached else "NOT REACHED"
-        return f"  {mark}: {self.text}: {self.value:.2f} (limit {self.limit:g})"
+        return f"  {mark}: {self.text}: {self.value:.2f} (limit {self.limit:.4g})"
 
 
 @dataclass
@@ -78,11 +78,11 @@ def interleave(
     costs: dict[str, list[float]] = {name: [] for name in contestants}
     names = list(contestants)
     for number in range(rounds):
-        _progress(title, number, rounds)
+        progress(title, number, rounds)
         random.shuffle(names)
         for name in names:
             costs[name].append(contestants[name]())
-    _progress(title, rounds, rounds)
+    progress(title, rounds, rounds)
     table = Table(title, "ns per call", against)
     for name, figures in costs.items():
         ratios = [mine / base for mine, base in zip(figures, costs[against], strict=True)]
@@ -102,7 +102,8 @@ def per_call(loop: Callable[[int], object], calls: int) -> float:
         gc.enable()
 
 
-def _progress(title: str, done: int, of: int) -> None:
+def progress(title: str, done: int, of: int) -> None:
+    """Draw a bar where a person looks."""
     if sys.stderr.isatty():
         bar = "#" * (30 * done // of)
         end = "\n" if done == of else ""
