@@ -7,13 +7,14 @@ from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import asyncpg
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from headway.adapters.postgres.refusals import Place
-from headway.adapters.postgres.schema import make_sure
+from headway.adapters.postgres.schema import VERSION, make_sure
 from headway.adapters.postgres.store import PostgresStore, postgres_store
 from headway.adapters.postgres.values import jsonb, kept, kept_key, unkept
 from headway.core.beginning import Beginning
@@ -372,6 +373,24 @@ async def test_a_user_without_the_right_to_make_tables_uses_those_that_are_there
     await store.open()
     assert dict(await store.sweeping.totals.add("a", {"b": 1})) == {"b": 1}
     await store.close()
+
+
+async def test_tables_of_the_version_before_get_what_is_missing(postgres_database: str) -> None:
+    first = postgres_store(postgres_database, VirtualClock())
+    await first.open()
+    await first.sweeping.totals.add("a", {"b": 1})
+    await first.close()
+    async with connected(postgres_database) as connection:
+        await connection.execute("drop table headway_guard; drop function headway_guard()")
+        await connection.execute("update headway_version set version = 1")
+        stores = [postgres_store(postgres_database, VirtualClock()) for _ in range(4)]
+        await asyncio.gather(*(store.open() for store in stores))
+        for store in stores:
+            assert dict(await store.sweeping.totals.add("a", {})) == {"b": 1}
+            await store.close()
+        assert await connection.fetchval("select version from headway_version") == VERSION
+        with pytest.raises(asyncpg.InvalidTransactionTerminationError):
+            await connection.execute("insert into headway_guard default values")
 
 
 async def test_a_newer_version_a_standby_and_read_only_databases_are_refused(

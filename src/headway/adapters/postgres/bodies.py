@@ -7,7 +7,8 @@ from typing import Any
 
 import asyncpg
 
-from headway.adapters.postgres.session import SAVEPOINT
+from headway.adapters.postgres.link import is_gone
+from headway.adapters.postgres.session import ALLOW, ALLOWED, ARM, ENDED, ended
 from headway.core.errors import TransactionEndedError, TransactionRolledBackError
 from headway.ports.commit import TransactionBody
 
@@ -22,18 +23,20 @@ async def run_bodies(bodies: Sequence[TransactionBody], connection: Any) -> None
         TransactionRolledBackError: One of them swallowed an error of the database.
         Exception: Whatever one of them raised.
     """
-    await connection.execute(f"savepoint {SAVEPOINT}")
+    await connection.execute(ARM)
     for body in bodies:
         await _run(body, connection)
     if not connection.is_in_transaction():
-        raise TransactionEndedError
+        raise ended()
     try:
         # In a transaction that failed it cannot be released, and in another one it is not there.
-        await connection.execute(f"release savepoint {SAVEPOINT}")
+        allowed = await connection.execute(ALLOW)
     except asyncpg.PostgresError as error:
         if error.sqlstate == _ABORTED:
             raise TransactionRolledBackError from error
-        raise TransactionEndedError from error
+        raise ended() from error
+    if allowed != ALLOWED:
+        raise ended()
 
 
 async def _run(body: TransactionBody, connection: Any) -> None:
@@ -50,9 +53,15 @@ async def _run(body: TransactionBody, connection: Any) -> None:
     if session.denied is not None:  # even if it swallowed the error: it believes in what is not so
         raise TransactionEndedError(session.denied) from raised
     if isinstance(raised, Exception):
+        if not is_gone(connection) and _has_ended(connection, raised):
+            raise ended() from raised
         raise raised
     if raised is not None:
         raise RuntimeError(f"the body raised {type(raised).__name__}: {raised}") from raised
+
+
+def _has_ended(connection: Any, error: Exception) -> bool:
+    return getattr(error, "sqlstate", None) in ENDED or not connection.is_in_transaction()
 
 
 async def _awaited(answer: Any) -> None:

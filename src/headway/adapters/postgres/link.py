@@ -19,7 +19,7 @@ from headway.adapters.postgres.refusals import (
     is_of_driver,
     is_of_server,
 )
-from headway.adapters.postgres.session import CLEAN, Session
+from headway.adapters.postgres.session import CLEAN, DURABLE, READ_ONLY, READ_WRITE, Session
 from headway.adapters.postgres.silence import Silence
 from headway.core.errors import TransactionRolledBackError
 
@@ -35,8 +35,9 @@ _TRIES = 20
 
 # The server gives up before we do, and then says so. A session whose client is gone without a word
 # must not keep its locks for hours.
-LIMITS = """
-set local statement_timeout = '25s'; set local idle_in_transaction_session_timeout = '60s'
+LIMITS = f"""
+set local statement_timeout = '25s'; set local idle_in_transaction_session_timeout = '60s';
+{DURABLE}
 """
 # Every statement of ours is about rows that are named, or about those of one index. A planner that
 # knows little of a table would rather read all of it; and rows are locked in the order of an index.
@@ -174,8 +175,10 @@ class Link:
                 if transaction is None:
                     await connection.execute(BEGIN)
                 else:
+                    if self._cached:  # a pooler would keep the setting for other clients
+                        await connection.execute(READ_ONLY)
                     await transaction.start()
-                    await connection.execute(LIMITS)
+                    await connection.execute(f"{READ_WRITE}; {LIMITS}")
             except Exception as error:
                 if is_gone(connection):
                     raise _StaleError from error

@@ -8,7 +8,6 @@ from typing import Any
 
 from headway.adapters.postgres.refusals import PRIMARY, Place
 
-VERSION = 1
 _OLDEST = 12
 _LOCK = 7_217_430_911_001
 """Whoever makes tables holds it: two processes would make the same ones at the same moment."""
@@ -45,7 +44,7 @@ $function$
 
 _TABLES = (
     "create table headway_version (one integer primary key check (one = 1), version integer)",
-    f"insert into headway_version values (1, {VERSION})",  # noqa: S608 (a number of our own)
+    "insert into headway_version values (1, 1)",
     """
     create table headway_documents (
         collection text collate "C" not null,
@@ -110,6 +109,50 @@ _TABLES = (
     _INSTANT,
 )
 
+# A transaction that runs callbacks inserts a row. This trigger refuses its COMMIT unless our last
+# statement has allowed it. A callback may also say SET CONSTRAINTS ALL IMMEDIATE, which fires the
+# trigger as well: the first time within one message of the client it queues itself again. At COMMIT
+# it then fires a second time within the same message, and refuses.
+_GUARD_FUNCTION = """
+create function headway_guard() returns trigger language plpgsql security definer
+set search_path = pg_catalog, pg_temp as $function$
+declare
+    guard text := tg_relid::regclass::text;
+    message text := statement_timestamp()::text;
+begin
+    if current_setting('headway.commit', true) = new.xid::text then
+        execute 'delete from ' || guard || ' where xid = $1' using new.xid;
+        return null;
+    end if;
+    if current_setting('headway.message', true) is not distinct from message then
+        raise exception 'the callback tried to end the transaction that it shares with its event'
+            using errcode = 'invalid_transaction_termination', hint = 'Leave COMMIT to Headway.';
+    end if;
+    perform set_config('headway.message', message, true);
+    execute 'delete from ' || guard || ' where xid = $1' using new.xid;
+    execute format('set constraints %I.headway_guard deferred', tg_table_schema);
+    execute 'insert into ' || guard || ' values ($1)' using new.xid;
+    return null;
+end
+$function$
+"""
+_GUARD = (
+    """
+    create unlogged table headway_guard (
+        xid bigint primary key default txid_current()
+    )
+    """,
+    _GUARD_FUNCTION,
+    """
+    create constraint trigger headway_guard after insert on headway_guard
+    deferrable initially deferred for each row execute function headway_guard()
+    """,
+)
+
+_STEPS = (_TABLES, _GUARD)
+"""What each version of the tables adds to the one before."""
+VERSION = len(_STEPS)
+
 _FACTS = """
 select current_setting('server_version_num')::integer / 10000, current_setting('server_version'),
        pg_is_in_recovery(), current_setting('transaction_read_only') = 'on',
@@ -121,13 +164,15 @@ select current_setting('server_version_num')::integer / 10000, current_setting('
 
 
 async def make_sure(connection: Any, place: Place) -> None:
-    """Make the tables if they are missing; refuse a server on which that would not do."""
+    """Make the tables that are missing; refuse a server on which that would not do."""
     await connection.execute("begin")
     try:
-        if not await _is_ready(connection, place):
+        if await _version(connection, place) < VERSION:
             await connection.execute(f"select pg_advisory_xact_lock({_LOCK})")
-            if not await _is_ready(connection, place):  # another process may have been quicker
-                await connection.execute(";".join(_TABLES))
+            version = await _version(connection, place)  # another process may have been quicker
+            for step in _STEPS[version:]:
+                await connection.execute(";".join(step))
+            await connection.execute(f"update headway_version set version = {VERSION}")  # noqa: S608 (a number of our own)
         await connection.execute("commit")
     except BaseException:
         if not connection.is_closed():
@@ -135,7 +180,8 @@ async def make_sure(connection: Any, place: Place) -> None:
         raise
 
 
-async def _is_ready(connection: Any, place: Place) -> bool:
+async def _version(connection: Any, place: Place) -> int:
+    """Say which version of the tables is there; 0: none."""
     major, named, standby, read_only, made = await connection.fetchrow(_FACTS)
     if major < _OLDEST:
         raise place.refusal(f"runs PostgreSQL {named}", f"use version {_OLDEST} or newer")
@@ -146,11 +192,11 @@ async def _is_ready(connection: Any, place: Place) -> bool:
             "takes no writes: its transactions are read-only",
             "set default_transaction_read_only to off for this user and database",
         )
-    version = await connection.fetchval("select version from headway_version") if made else None
-    if version is not None and version > VERSION:
+    version: int = await connection.fetchval("select version from headway_version") if made else 0
+    if version > VERSION:
         raise place.refusal(
             f"has tables of version {version}, made by a newer Headway, and this one knows "
             f"{VERSION}",
             "upgrade Headway, or name another database",
         )
-    return version is not None
+    return version

@@ -1,35 +1,52 @@
-"""A connection that can be lent to a body: it may write, and may not end the transaction.
+"""A connection that can be lent to a callback: it may write, and may not end the transaction.
 
-What the body says is looked through before it is sent. A COMMIT would store half a unit, and what
-it changed about the connection itself would stay for whoever comes next.
+SQL text is never read. `ARM` queues a deferred trigger that refuses COMMIT until `ALLOW` has run in
+the same transaction. `READ_ONLY` applies to every other transaction that the callback begins after
+a ROLLBACK. The check in `Session` catches single statements outside of the transaction before they
+are sent, also behind a pooler, where no setting of the session can be used.
 """
 
-import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import asyncpg
 
 from headway.core.errors import TransactionEndedError
 
-SAVEPOINT = "headway_unit"
+_SAVEPOINT = "headway_unit"
+_OURS = "pg_catalog.txid_current_if_assigned()::text"
+ARM = f"""
+insert into headway_guard default values; savepoint {_SAVEPOINT};
+select pg_catalog.set_config('headway.unit', {_OURS}, true)
+"""
+"""Refuse COMMIT from here on. ROLLBACK TO our savepoint would take the setting back."""
 
-_TOKEN = re.compile(
-    r"""
-    --[^\n]* | /\*.*?\*/ | \s+
-    | [eE]'(?:[^'\\]|\\.|'')*' | '(?:[^']|'')*' | "(?P<quoted>(?:[^"]|"")*)"
-    | \$(?P<tag>[A-Za-z_]\w*)?\$ .*? \$(?P=tag)?\$
-    | (?P<word>[A-Za-z_][\w$]*) | (?P<end>;) | .
-    """,
-    re.VERBOSE | re.DOTALL,
-)
-_ENDS = frozenset({"abort", "commit", "end"})
-_FILLERS = frozenset({"savepoint", "to", "transaction", "work"})
-_MOST_WORDS = 5
+DURABLE = """
+select pg_catalog.set_config('synchronous_commit', 'on', true)
+where pg_catalog.current_setting('synchronous_commit') in ('off', 'local')
+"""
+"""A worker acknowledges an event after COMMIT, so the record must be on disk by then, whatever the
+defaults of the role, the database and the server are. Stronger settings stay."""
+
+ALLOW = f"""
+release savepoint {_SAVEPOINT}; {DURABLE};
+select pg_catalog.set_config('headway.commit', {_OURS}, true)
+where pg_catalog.current_setting('headway.unit', true) = {_OURS}
+"""
+"""Allow COMMIT, in the transaction of ARM only. A callback may have changed the search path, the
+role and any setting: the statements need neither tables nor rights."""
+ALLOWED = "SELECT 1"
+
+READ_ONLY = "set default_transaction_read_only = on"
+READ_WRITE = "set transaction read write"
+ENDED = frozenset({"2D000", "25006"})
+"""invalid_transaction_termination, which is also the server's answer to COMMIT in a procedure; and
+read_only_sql_transaction, its answer to writes in a transaction other than ours."""
 
 _ENDED = (
-    "the body tried to end the transaction that it shares with its event ({}): leave that to "
-    "Headway, and use `async with connection.transaction()`, which makes savepoints"
+    "the body ended the transaction that it shares with its event (COMMIT or ROLLBACK), or tried "
+    "to: leave that to Headway, and use `async with connection.transaction()`, which makes "
+    "savepoints"
 )
 _CLOSED = "the body tried to {} the connection that it was lent: leave that to Headway"
 
@@ -62,25 +79,28 @@ class Session(asyncpg.Connection):  # type: ignore[misc] # (asyncpg brings no ty
         self.denied, self.lent = None, True
         return self
 
-    def look_at(self, statement: str) -> None:
-        if self.lent:
-            wrong = ending(statement)
-            if wrong is not None:
-                self.deny(_ENDED.format(wrong))
+    def check(self) -> None:
+        """Refuse a statement that would run outside of the transaction, and be stored at once."""
+        if self.lent and not self.is_in_transaction():
+            self.deny(_ENDED)
 
     def deny(self, why: str) -> None:
         self.denied = why
         raise TransactionEndedError(why)
 
 
-def _looking(name: str) -> Callable[..., Any]:
+def ended() -> TransactionEndedError:
+    return TransactionEndedError(_ENDED)
+
+
+def _checking(name: str) -> Callable[..., Any]:
     method = getattr(asyncpg.Connection, name)
 
-    def looks(self: Session, query: str, *args: Any, **kwargs: Any) -> Any:
-        self.look_at(query)
-        return method(self, query, *args, **kwargs)
+    def checks(self: Session, *args: Any, **kwargs: Any) -> Any:
+        self.check()
+        return method(self, *args, **kwargs)
 
-    return looks
+    return checks
 
 
 def _denied(name: str) -> Callable[..., Any]:
@@ -105,47 +125,17 @@ def _changing(name: str) -> Callable[..., Any]:
 
 
 for _names, _made in (
-    (("cursor", "execute", "executemany", "fetch", "fetchrow", "fetchval", "prepare"), _looking),
+    (
+        (
+            *("cursor", "execute", "executemany", "fetch", "fetchrow", "fetchval", "prepare"),
+            *("copy_from_query", "copy_from_table", "copy_records_to_table", "copy_to_table"),
+        ),
+        _checking,
+    ),
     (("close", "reset", "terminate"), _denied),
     (("reset_type_codec", "set_builtin_type_codec", "set_type_codec"), _changing),
 ):
     for _name in _names:
         setattr(Session, _name, _made(_name))
 if hasattr(asyncpg.Connection, "fetchmany"):  # since asyncpg 0.30
-    Session.fetchmany = _looking("fetchmany")
-
-
-def ending(query: str) -> str | None:
-    """Name the first statement that would end the transaction, if there is one.
-
-    >>> ending("insert into own values ('commit; really'); /* now */ COMMIT")
-    'COMMIT'
-    >>> ending("rollback to savepoint mine; release mine")
-    """
-    if "atomic" in query.lower():  # the body of a function: its END ends nothing else
-        return None
-    for words in _statements(query):
-        first, *others = (word.lower() for word in words)
-        named = [word for word in others if word not in _FILLERS]
-        if (
-            first in _ENDS
-            or (first == "rollback" and "to" not in others)
-            or (first == "prepare" and others[:1] == ["transaction"])
-            or (first in {"release", "rollback"} and named[:1] == [SAVEPOINT])
-        ):
-            return " ".join(words[:2])
-    return None
-
-
-def _statements(query: str) -> Iterator[list[str]]:
-    """Give the first words of each statement, without strings and comments."""
-    words: list[str] = []
-    for token in _TOKEN.finditer(query):
-        if token["end"]:
-            if words:
-                yield words
-            words = []
-        elif len(words) < _MOST_WORDS and (word := token["word"] or token["quoted"]):
-            words.append(word)
-    if words:
-        yield words
+    Session.fetchmany = _checking("fetchmany")
