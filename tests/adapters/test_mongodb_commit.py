@@ -15,7 +15,7 @@ from headway.core.catalogue import EVERYTHING
 from headway.core.errors import ConfigurationError, TransactionEndedError
 from headway.core.failure import Verdict
 from headway.core.writes import Add, Increment, InsertNew, Update
-from headway.ports.commit import Outcome
+from headway.ports.commit import Outcome, TransactionBody
 from headway.testing.conformance.examples import failing, message, unit
 from tests.adapters.mongodb_site import CLOCK, Site, delivery, doing, inserted, outcomes
 
@@ -239,6 +239,59 @@ async def test_a_body_that_ends_the_transaction_is_refused_and_leaves_nothing(
     assert outcomes(finishes) == ["committed", "refused", "committed"]
     assert isinstance(finishes[1].error, TransactionEndedError)
     assert (await site.count("own"), await site.count("log")) == (0, 0)
+
+
+async def leaves_a_mark(transaction: Transaction) -> None:
+    await transaction.database["own"].insert_one({}, session=transaction.session)
+
+
+async def leaves_the_session(transaction: Transaction) -> None:
+    async with transaction.session as session:
+        await transaction.database["own"].insert_one({}, session=session)
+
+
+async def commits_by_command(transaction: Transaction) -> None:
+    await transaction.database["own"].insert_one({}, session=transaction.session)
+    admin = transaction.database.client["admin"]
+    await admin.command("commitTransaction", session=transaction.session)
+
+
+async def aborts_by_command(transaction: Transaction) -> None:
+    await transaction.database["own"].insert_one({}, session=transaction.session)
+    admin = transaction.database.client["admin"]
+    await admin.command("abortTransaction", session=transaction.session)
+
+
+async def runs_a_transaction(transaction: Transaction) -> None:
+    async def insert(session: Any) -> None:
+        await transaction.database["own"].insert_one({}, session=session)
+
+    await transaction.session.with_transaction(insert)
+
+
+@pytest.mark.parametrize(
+    ("ends", "swallowed"),
+    [
+        *((leaves_the_session, each) for each in (False, True)),
+        *((commits_by_command, each) for each in (False, True)),
+        *((aborts_by_command, each) for each in (False, True)),
+        (runs_a_transaction, False),
+    ],
+)
+async def test_no_other_way_to_end_the_transaction_stores_half_of_it(
+    site: Site, store: MongoStore, ends: TransactionBody, *, swallowed: bool
+) -> None:
+    async def body(transaction: Transaction) -> None:
+        try:
+            await ends(transaction)
+        except Exception:
+            if not swallowed:
+                raise
+
+    units = [doing("a", Add("log", {"_id": "1"}), bodies=(body, leaves_a_mark)), doing("b")]
+    assert outcomes(await store.commit(units)) == ["refused", "committed"]
+    assert (await site.count("own"), await site.count("log")) == (0, 0)
+    assert outcomes(await store.commit([doing("a")])) == ["committed"]
 
 
 async def test_a_body_that_swallows_the_error_of_a_statement_is_told_what_it_did(

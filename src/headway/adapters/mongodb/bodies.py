@@ -2,7 +2,7 @@
 
 import asyncio
 import inspect
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, MutableMapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, NoReturn
@@ -14,6 +14,7 @@ from headway.core.errors import TransactionEndedError
 from headway.ports.commit import TransactionBody
 
 _ENDINGS = ("commit_transaction", "abort_transaction", "end_session")
+_COMMANDS = frozenset({"commitTransaction", "abortTransaction"})
 _ENDS = (
     "the body tried to end the transaction that it shares with the record of its event: leave that "
     "to Headway, and raise something if all of it is to be undone"
@@ -75,12 +76,21 @@ async def _guarded(session: AsyncClientSession) -> AsyncIterator[list[str]]:
 
         return refuse
 
-    for name in _ENDINGS:
-        setattr(session, name, refusing(name))
+    apply_to = session._apply_to  # noqa: SLF001 (the one place that sees every command of a session)
+
+    def apply_unless_ending(command: MutableMapping[str, Any], *args: Any, **kwargs: Any) -> None:
+        if (name := next(iter(command))) in _COMMANDS:
+            tried.append(name)
+            raise TransactionEndedError(_ENDS)
+        apply_to(command, *args, **kwargs)
+
+    guards = {name: refusing(name) for name in _ENDINGS} | {"_apply_to": apply_unless_ending}
+    for name, guard in guards.items():
+        setattr(session, name, guard)
     try:
         yield tried
     finally:
-        for name in _ENDINGS:
+        for name in guards:
             delattr(session, name)
 
 
