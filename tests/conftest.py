@@ -12,6 +12,7 @@ import pytest
 from headway.testing.servers import (
     Alertmanager,
     MongoDB,
+    PgBouncer,
     PostgreSQL,
     Prometheus,
     Pushgateway,
@@ -22,7 +23,9 @@ from headway.testing.servers import (
 
 _SERVERS: dict[str, type[Server]] = {
     server.name.lower(): server
-    for server in (Alertmanager, MongoDB, PostgreSQL, Prometheus, Pushgateway, RabbitMQ, Redis)
+    for server in (
+        *(Alertmanager, MongoDB, PgBouncer, PostgreSQL, Prometheus, Pushgateway, RabbitMQ, Redis),
+    )
 }
 
 
@@ -125,6 +128,14 @@ def _forgotten_sockets() -> None:
 def postgres_server() -> Iterator[PostgreSQL]:
     _need(PostgreSQL)
     with PostgreSQL() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def pgbouncer_server(postgres_server: PostgreSQL) -> Iterator[PgBouncer]:
+    """A pooler that gives each transaction another session."""
+    _need(PgBouncer)
+    with PgBouncer(postgres_server) as server:
         yield server
 
 

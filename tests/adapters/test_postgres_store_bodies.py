@@ -19,6 +19,10 @@ from tests.joined.postgres_harness import PostgresHarness, connected, emptied, m
 
 pytestmark = pytest.mark.server("postgresql")
 Body = Callable[[Any], Awaitable[object]]
+OWN = """
+create table own (n serial, text text unique deferrable initially deferred);
+insert into own (text) values ('there')
+"""
 
 
 @pytest.fixture(scope="module")
@@ -33,10 +37,7 @@ async def harness(database: str) -> AsyncIterator[PostgresHarness]:
     await emptied(database)
     harness = PostgresHarness(database)
     async with connected(harness.url) as connection:
-        await connection.execute(
-            "create table own (n serial, text text unique deferrable initially deferred)"
-        )
-        await connection.execute("insert into own (text) values ('there')")
+        await connection.execute(OWN)
     yield harness
     await harness.close()
 

@@ -26,14 +26,16 @@ class PostgresHarness(EngineHarness):
     lacks = frozenset({Capability.ONE_COMMIT, Capability.ACCEPTED, Capability.BOOKS})
     moment = timedelta(milliseconds=100)
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, store_url: str | None = None) -> None:
+        """Take the URL of the database, and the way of the store to it if that is another."""
         self.clock: Clock = VirtualClock()
         self.state = State()
         self.url = url
+        self._store_url = store_url or url
         self.stores: list[PostgresStore] = []
 
     def store(self) -> PostgresStore:
-        store = postgres_store(self.url, self.clock)
+        store = postgres_store(self._store_url, self.clock)
         self.stores.append(store)
         return store
 

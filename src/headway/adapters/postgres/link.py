@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import asyncpg
 
 from headway.adapters.postgres.options import named, options
+from headway.adapters.postgres.pooler import refuse_pooled_sessions
 from headway.adapters.postgres.refusals import (
     Place,
     is_conflict,
@@ -219,6 +220,8 @@ class Link:
             )
             if self._prepare is not None:
                 async with pool.acquire() as connection:
+                    if self._cached:
+                        await refuse_pooled_sessions(connection, self._dsn, self.place)
                     await self._prepare(connection, self.place)
         except BaseException as error:
             if pool is not None:

@@ -75,7 +75,8 @@ def postgres_store(url: str, clock: Clock) -> PostgresStore:
     Args:
         url: `postgresql://USER:PASSWORD@HOST:PORT/DATABASE`, with any option that asyncpg knows
             (`sslmode`, `target_session_attrs`, ...). Behind a pooler that gives each transaction
-            another session, such as pgbouncer in transaction mode, add `statement_cache_size=0`.
+            another session, such as PgBouncer with pool_mode=transaction, add
+            `statement_cache_size=0`; without it the store refuses to start.
         clock: For waits.
     """
     return PostgresStore(url, clock)

@@ -10,6 +10,7 @@ what is not and what installs it.
 from headway.testing.servers.alertmanager import Alertmanager
 from headway.testing.servers.mongodb import MongoDB
 from headway.testing.servers.mongodb_set import MongoReplicaSet
+from headway.testing.servers.pgbouncer import PgBouncer
 from headway.testing.servers.postgres import PostgreSQL
 from headway.testing.servers.process import wait_until
 from headway.testing.servers.prometheus import Prometheus
@@ -22,6 +23,7 @@ __all__ = [
     "Alertmanager",
     "MongoDB",
     "MongoReplicaSet",
+    "PgBouncer",
     "PostgreSQL",
     "Prometheus",
     "Pushgateway",
