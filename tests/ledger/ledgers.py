@@ -98,7 +98,7 @@ async def a_ledger(
     database: str, *, behind: str | None = None, **settings: Any
 ) -> AsyncIterator[Ledger]:
     """Serve a ledger inside the test; `behind` is its database without a proxy in between."""
-    used = LedgerSettings(database_url=database, **settings)
+    used = LedgerSettings(database_url=database, **{"allowed_hosts": ("ledger",), **settings})
     store = open_store(used)
     app = create_app(store, used, LedgerMetrics(CollectorRegistry()))
     transport = httpx.ASGITransport(app, raise_app_exceptions=False)
@@ -106,7 +106,11 @@ async def a_ledger(
     await direct.prepare()
     async with (
         direct.opened(),
-        httpx.AsyncClient(transport=transport, base_url="http://ledger") as http,
+        httpx.AsyncClient(
+            transport=transport,
+            base_url="http://ledger",
+            headers={"Content-Type": "application/json"},
+        ) as http,
     ):
         yield Ledger(http, behind or database)
 

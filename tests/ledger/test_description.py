@@ -64,9 +64,9 @@ def test_the_description_has_the_shapes_of_the_events(described: dict[str, Any])
 
 
 ANSWERS = {
-    ("post", EVENTS): "201 400 409 413 422 500",
+    ("post", EVENTS): "201 400 403 409 413 415 422 500",
     ("get", EVENTS): "200 422 500",
-    ("post", BULK): "201 207 400 413 422",
+    ("post", BULK): "201 207 400 403 413 415 422",
     ("get", f"{EVENTS}/{{event_id}}"): "200 404 500",
     ("get", "/api/v1/entities"): "200 422 500",
     ("get", "/api/v1/entities/{entity_id}"): "200 404 500",

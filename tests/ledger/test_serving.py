@@ -67,7 +67,7 @@ async def test_a_worker_that_starts_while_the_database_is_away_waits_for_it(
         transport = httpx.ASGITransport(app)
         async with (
             app.router.lifespan_context(app),
-            httpx.AsyncClient(transport=transport, base_url="http://ledger") as http,
+            httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http,
         ):
             assert (await http.get("/health")).status_code == 503
             proxy.heal()

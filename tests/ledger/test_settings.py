@@ -44,6 +44,7 @@ def test_without_settings_it_is_a_file_on_this_machine() -> None:
         "LEDGER_EXHAUSTED_STATUS": "500",
         "LEDGER_MAX_BODY_BYTES": "262144",
         "LEDGER_MAX_BULK_BYTES": "5242880",
+        "LEDGER_MAX_BULK_EVENTS": "10000",
         "LEDGER_HOST": "127.0.0.1",
         "LEDGER_PORT": "8080",
     }

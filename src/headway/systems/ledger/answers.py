@@ -70,6 +70,17 @@ def too_large(limit: int) -> Answer:
     )
 
 
+def too_many(limit: int, setting: str) -> Answer:
+    return Answer(
+        status=HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+        body=_error(
+            "too_many",
+            f"a bulk has at most {limit} events: send fewer at a time, or raise {setting}",
+        ),
+        outcome="invalid",
+    )
+
+
 def outcome_unknown(event_id: str, *, key: str, status: int) -> Answer:
     """Name the key even to a sender that gave none: only with it is the write known as its own."""
     return Answer(

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TypeVar
 
 import msgspec
@@ -39,7 +40,25 @@ class Bulk(msgspec.Struct, forbid_unknown_fields=True):
     events: list[msgspec.Raw]
 
 
+class TooManyEventsError(HeadwayError):
+    """A bulk of more events than one request may have."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(f"more than {limit} events in one bulk")
+
+
 _BULK = msgspec.json.Decoder(Bulk)
+
+
+class _Item:
+    """One item of a bulk, of any kind."""
+
+
+class _Items(msgspec.Struct):
+    events: list[_Item]
+
+
+_ITEM = _Item()
 
 
 def decode_event(body: bytes | msgspec.Raw, *, at: str = "") -> Event:
@@ -47,8 +66,30 @@ def decode_event(body: bytes | msgspec.Raw, *, at: str = "") -> Event:
     return _decode(_EVENT.decode, bytes(body), at)
 
 
-def decode_bulk(body: bytes) -> list[msgspec.Raw]:
+def decode_bulk(body: bytes, *, limit: int) -> list[msgspec.Raw]:
+    """Split a bulk into its events.
+
+    Raises:
+        TooManyEventsError: There are more than `limit`.
+    """
+    if body.count(b",") >= limit:
+        _count(body, limit)
     return _decode(_BULK.decode, body, "").events
+
+
+def _count(body: bytes, limit: int) -> None:
+    """Stop at the first item too many, before there is an object for each of millions."""
+    found = 0
+
+    def item(_type: type, _value: object) -> _Item:
+        nonlocal found
+        found += 1
+        if found > limit:
+            raise TooManyEventsError(limit)
+        return _ITEM
+
+    with suppress(msgspec.MsgspecError, UnicodeDecodeError, RecursionError):  # told apart later
+        msgspec.json.decode(body, type=_Items, dec_hook=item)
 
 
 def encode_event(event: Event) -> str:

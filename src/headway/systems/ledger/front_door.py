@@ -13,6 +13,7 @@ from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse, Red
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.exceptions import HTTPException
 
+from headway.assembly.http_guard import HttpGuard
 from headway.systems.ledger import answers, openapi
 from headway.systems.ledger.answers import Answer
 from headway.systems.ledger.events import IDENTIFIER, IDENTIFIER_IN_WORDS
@@ -23,7 +24,7 @@ from headway.systems.ledger.page import page
 from headway.systems.ledger.reception import Reception
 from headway.systems.ledger.request import UnacceptableRequestError, idempotency_key, read_body
 from headway.systems.ledger.rows import totals_from
-from headway.systems.ledger.settings import LedgerSettings
+from headway.systems.ledger.settings import ALLOWED_HOSTS, LedgerSettings
 from headway.systems.ledger.store import Store
 
 T = TypeVar("T")
@@ -60,7 +61,12 @@ def create_app(store: Store, settings: LedgerSettings, metrics: LedgerMetrics) -
         redoc_url=None,
         lifespan=lambda _app: store.opened(),
     )
-    reception = Reception(Intake(store, metrics, settings), metrics)
+    app.add_middleware(
+        HttpGuard, hosts=(settings.host, *settings.allowed_hosts), hosts_setting=ALLOWED_HOSTS
+    )
+    reception = Reception(
+        Intake(store, metrics, settings), metrics, max_bulk_events=settings.max_bulk_events
+    )
     _add_intake(app, reception, settings, metrics)
     _add_reading(app, store, settings)
     _add_watching(app, store, metrics)

@@ -10,6 +10,7 @@ from headway.systems.ledger import answers
 from headway.systems.ledger.entities import Entity
 from headway.systems.ledger.events import Event
 from headway.systems.ledger.rows import totals_from
+from headway.systems.ledger.settings import MAX_BULK_EVENTS
 
 Responses = dict[int | str, dict[str, Any]]
 
@@ -106,7 +107,18 @@ _BODY_REFUSED: Responses = {
         "The body is not JSON.",
         answers.malformed("the body is not JSON that can be read: Input data was truncated").body,
     ),
+    403: _told(
+        "A page of another site sent it (`Origin`).",
+        {"error": "forbidden", "message": "pages of other sites may not write here: ..."},
+    ),
     413: _told("The body is too large.", answers.too_large(262_144).body),
+    415: _told(
+        "The `Content-Type` is not `application/json`.",
+        {
+            "error": "unsupported_media_type",
+            "message": "send JSON, with Content-Type: application/json",
+        },
+    ),
 }
 ANSWERS: Responses = {
     201: _told("Stored. `already` is true if an earlier request of yours did it.", _STORED.body),
@@ -138,6 +150,10 @@ BULK_ANSWERS: Responses = {
         answers.together([_STORED, _DUPLICATE]).body,
     ),
     **_BODY_REFUSED,
+    413: _told(
+        "The body is too large, or has too many events.",
+        answers.too_many(10_000, MAX_BULK_EVENTS).body,
+    ),
     422: _told(
         "The request is no list of events.", answers.refused("is missing", field="events").body
     ),

@@ -11,12 +11,14 @@ from headway.systems.ledger.answers import Answer
 from headway.systems.ledger.decoding import (
     MalformedBodyError,
     RefusedEventError,
+    TooManyEventsError,
     decode_bulk,
     decode_event,
 )
 from headway.systems.ledger.events import Event
 from headway.systems.ledger.intake import Intake
 from headway.systems.ledger.metrics import LedgerMetrics
+from headway.systems.ledger.settings import MAX_BULK_EVENTS
 
 _AT_ONCE = 8
 """Events of one bulk that are stored side by side: a bulk must not take all connections."""
@@ -26,9 +28,10 @@ _NAMES = uuid.UUID("5f1d7c9e-0c0b-4c8e-9a53-2f6f1c1f7a10")
 class Reception:
     """Every body gets an answer, whatever it holds."""
 
-    def __init__(self, intake: Intake, metrics: LedgerMetrics) -> None:
+    def __init__(self, intake: Intake, metrics: LedgerMetrics, *, max_bulk_events: int) -> None:
         self._intake = intake
         self._metrics = metrics
+        self._max_bulk_events = max_bulk_events
 
     async def single(self, body: bytes, key: str | None) -> Answer:
         event = self._read(body, key, place=0, at="")
@@ -37,7 +40,10 @@ class Reception:
     async def bulk(self, body: bytes, key: str | None) -> Answer:
         """Store each event in a transaction of its own; one that is refused stops no other."""
         try:
-            bodies = decode_bulk(body)
+            bodies = decode_bulk(body, limit=self._max_bulk_events)
+        except TooManyEventsError:
+            self._metrics.settled("unknown", "invalid")
+            return answers.too_many(self._max_bulk_events, MAX_BULK_EVENTS)
         except (MalformedBodyError, RefusedEventError) as error:
             return self._refused(error)
         turns = asyncio.Semaphore(_AT_ONCE)

@@ -27,6 +27,13 @@ def _status(text: str) -> int:
     return int(text)
 
 
+def _hosts(text: str) -> tuple[str, ...]:
+    return tuple(name for each in text.split(",") if (name := each.strip()))
+
+
+ALLOWED_HOSTS = f"{PREFIX}ALLOWED_HOSTS"
+MAX_BULK_EVENTS = f"{PREFIX}MAX_BULK_EVENTS"
+
 SETTINGS = (
     # Taken as it stands: what is wrong with it is said elsewhere, without the password in it.
     Setting("DATABASE_URL", "database_url", str),
@@ -34,6 +41,8 @@ SETTINGS = (
     Setting("EXHAUSTED_STATUS", "exhausted_status", _status),
     Setting("MAX_BODY_BYTES", "max_body_bytes", whole_number(1_024, 1_073_741_824)),
     Setting("MAX_BULK_BYTES", "max_bulk_bytes", whole_number(1_024, 1_073_741_824)),
+    Setting("MAX_BULK_EVENTS", "max_bulk_events", whole_number(1, 1_000_000)),
+    Setting("ALLOWED_HOSTS", "allowed_hosts", _hosts),
     Setting("HOST", "host", str),
     Setting("PORT", "port", whole_number(0, 65_535)),
 )
@@ -50,6 +59,9 @@ class LedgerSettings:
     """Answer when an event could not be stored; 503 for clients that retry on nothing else."""
     max_body_bytes: int = 256 * 1024
     max_bulk_bytes: int = 5 * 1024 * 1024
+    max_bulk_events: int = 10_000
+    allowed_hosts: tuple[str, ...] = ()
+    """Names that clients reach it by, besides this machine's own and addresses; `*` is any."""
     host: str = "127.0.0.1"
     port: int = 8080
 
@@ -74,8 +86,12 @@ class LedgerSettings:
         return {
             PREFIX + setting.name: masked(value) if setting.field == "database_url" else value
             for setting in SETTINGS
-            if (value := str(getattr(self, setting.field)))
+            if (value := _shown(getattr(self, setting.field)))
         }
+
+
+def _shown(value: object) -> str:
+    return ",".join(value) if isinstance(value, tuple) else str(value)
 
 
 def masked(url: str) -> str:

@@ -65,12 +65,12 @@ class Senders:
 
     async def _deliver(self, event: Event) -> Delivery:
         body = msgspec.json.encode(event)
-        key = {"Idempotency-Key": uuid.uuid4().hex}
+        headers = {"Idempotency-Key": uuid.uuid4().hex, "Content-Type": "application/json"}
         began = time.perf_counter()
         sends = 0
         while True:
             sends += 1
-            status, stored, pause = await self._send(body, key)
+            status, stored, pause = await self._send(body, headers)
             if pause is None or not self.honour_retry_after or sends == _MOST_SENDS:
                 return Delivery(
                     event=event,
@@ -83,10 +83,10 @@ class Senders:
             await self.clock.wait(pause * (1 + self.chance.draw()))
 
     async def _send(
-        self, body: bytes, key: dict[str, str]
+        self, body: bytes, headers: dict[str, str]
     ) -> tuple[int, bool | None, timedelta | None]:
         try:
-            answer = await self.http.post("/api/v1/events", content=body, headers=key)
+            answer = await self.http.post("/api/v1/events", content=body, headers=headers)
         except httpx.TransportError:
             return _NO_ANSWER, None, timedelta(seconds=1)
         stored: bool | None = answer.status_code == HTTPStatus.CREATED
