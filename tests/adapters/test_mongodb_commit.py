@@ -1,7 +1,7 @@
 """Commits on MongoDB: all of a unit or nothing, whatever is in the way."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import timedelta
 from typing import Any
 
@@ -15,7 +15,7 @@ from headway.core.catalogue import EVERYTHING
 from headway.core.errors import ConfigurationError, TransactionEndedError
 from headway.core.failure import Verdict
 from headway.core.writes import Add, Increment, InsertNew, Update
-from headway.ports.commit import Outcome, TransactionBody
+from headway.ports.commit import Outcome
 from headway.testing.conformance.examples import failing, message, unit
 from tests.adapters.mongodb_site import CLOCK, Site, delivery, doing, inserted, outcomes
 
@@ -279,7 +279,11 @@ async def runs_a_transaction(transaction: Transaction) -> None:
     ],
 )
 async def test_no_other_way_to_end_the_transaction_stores_half_of_it(
-    site: Site, store: MongoStore, ends: TransactionBody, *, swallowed: bool
+    site: Site,
+    store: MongoStore,
+    ends: Callable[[Transaction], Awaitable[None]],
+    *,
+    swallowed: bool,
 ) -> None:
     async def body(transaction: Transaction) -> None:
         try:

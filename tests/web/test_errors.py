@@ -262,7 +262,7 @@ def test_health_for_machines_and_the_page_for_people(client: TestClient) -> None
 
 def test_another_host_is_refused(client: TestClient) -> None:
     """A foreign site whose name leads to this machine must not read the errors."""
-    assert client.get("/api/errors", headers={"Host": "evil.example"}).status_code == 400
+    assert client.get("/api/errors", headers={"Host": "evil.example"}).status_code == 421
 
 
 def test_a_file_that_cannot_be_used(tmp_path: Path) -> None:

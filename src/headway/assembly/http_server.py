@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 import uvicorn
+from uvicorn.protocols.http.auto import AutoHTTPProtocol
 from uvicorn.supervisors import Multiprocess
 
 from headway.core.errors import ConfigurationError
@@ -91,6 +92,7 @@ def serve_until_told(
         workers=workers,
         log_config=None,
         access_log=False,
+        http=TimelyProtocol,
         timeout_graceful_shutdown=round(last_requests.total_seconds()),
     )
     if workers == 1:
@@ -99,6 +101,20 @@ def serve_until_told(
     supervisor = Multiprocess(config, sockets=[listener])  # from here on it takes the signals
     if not order.given:
         supervisor.run()
+
+
+class TimelyProtocol(AutoHTTPProtocol):  # type: ignore[misc, valid-type] # (chosen when loaded)
+    """Closes a connection on which no request has come in time, or only a part of its head."""
+
+    request_within = timedelta(seconds=30)
+
+    def connection_made(self, transport: asyncio.Transport) -> None:
+        super().connection_made(transport)
+        self.loop.call_later(self.request_within.total_seconds(), self._close_unless_asked)
+
+    def _close_unless_asked(self) -> None:
+        if self.cycle is None:
+            self.transport.close()
 
 
 class _Server(uvicorn.Server):

@@ -9,7 +9,7 @@ from headway.adapters.reporting.http import URL, HttpReporter
 from headway.adapters.reporting.log import LogReporter
 from headway.adapters.reporting.silent import NoReporter
 from headway.assembly.retrying import CLOCK
-from headway.assembly.settings import bus_url, environment
+from headway.assembly.settings import bus_url, environment, ui_token
 from headway.core.errors import ConfigurationError
 from headway.core.secrets import hidden
 from headway.ports.reporter import ErrorReporter
@@ -40,7 +40,9 @@ def reporter_beside(bus: str | None) -> ErrorReporter:
             return Reporting(LogReporter())
         case _:
             url = settings.get(ADDRESS, "").strip() or URL
-            return Reporting(HttpReporter(CLOCK, url, origin=_origin(bus)))
+            return Reporting(
+                HttpReporter(CLOCK, url, origin=_origin(bus), token=ui_token(settings))
+            )
 
 
 def reporter_type(settings: Mapping[str, str]) -> str:

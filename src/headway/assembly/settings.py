@@ -104,11 +104,26 @@ def named_services(settings: Mapping[str, str] | None = None) -> list[str]:
     return given.split()
 
 
+def ui_token(settings: Mapping[str, str] | None = None) -> str | None:
+    """Give HEADWAY_UI_TOKEN, if it is set."""
+    return (environment() if settings is None else settings).get(UI_TOKEN, "").strip() or None
+
+
+def ui_hosts(settings: Mapping[str, str] | None = None) -> list[str]:
+    """Give the names in HEADWAY_UI_HOSTS."""
+    given = (environment() if settings is None else settings).get(UI_HOSTS, "")
+    return [name for each in given.split(",") if (name := each.strip())]
+
+
 SERVICES = "HEADWAY_SERVICES"
 SEQUENCES = "HEADWAY_SEQUENCES"
 ERRORS = "HEADWAY_ERRORS"
 """The file in which `headway ui` keeps reports of errors."""
 DEFAULT_ERRORS = "headway-errors.db"
+UI_TOKEN = "HEADWAY_UI_TOKEN"  # noqa: S105 (a name)
+"""What `headway ui` asks clients for, and services send with their reports."""
+UI_HOSTS = "HEADWAY_UI_HOSTS"
+"""Names that `headway ui` is reached by, besides those of the machine."""
 _OWN = (
     "HEADWAY_BUS",
     "HEADWAY_STORE",
@@ -117,6 +132,8 @@ _OWN = (
     SERVICES,
     SETTINGS_FILE,
     ERRORS,
+    UI_TOKEN,
+    UI_HOSTS,
 )
 DEFAULT_EXCHANGE = "headway.events"
 

@@ -14,10 +14,11 @@ class ErrorBook(Protocol):
         """Keep a report; when this returns, it is on disk."""
         ...
 
-    def find(
-        self, which: ErrorFilter, *, limit: int, offset: int
-    ) -> tuple[Sequence[KeptError], int]:
-        """Give some of the reports, newest first, and how many there are of them in all."""
+    def ids(self, which: ErrorFilter, *, limit: int, offset: int) -> tuple[Sequence[str], int]:
+        """Give the ids of some reports, newest first, and how many reports match in all.
+
+        A report may be large: get them one by one.
+        """
         ...
 
     def get(self, error_id: str) -> KeptError | None: ...

@@ -32,7 +32,12 @@ class HttpReporter:
     """
 
     def __init__(
-        self, clock: Clock, url: str = URL, *, origin: Mapping[str, str] | None = None
+        self,
+        clock: Clock,
+        url: str = URL,
+        *,
+        origin: Mapping[str, str] | None = None,
+        token: str | None = None,
     ) -> None:
         parts = urlsplit(url)
         if parts.scheme not in {"http", "https"} or not parts.hostname:
@@ -41,6 +46,9 @@ class HttpReporter:
                 "use http://HOST:PORT/api/errors"
             )
         self._url = url
+        self._headers = {"Content-Type": "application/json"}
+        if token is not None:
+            self._headers["Authorization"] = f"Bearer {token}"
         self._origin = dict(origin or {})
         self._clock = clock
         self._silent_until: datetime | None = None
@@ -51,7 +59,7 @@ class HttpReporter:
         if self._silent_until is not None and self._clock.now() < self._silent_until:
             self.unsent += 1
             return
-        failure = _post(self._url, self._body(error, context))
+        failure = _post(self._url, self._body(error, context), self._headers)
         if failure is not None:
             self._pause(failure)
 
@@ -74,22 +82,25 @@ class HttpReporter:
         self._silent_until = self._clock.now() + _PAUSE
         if self.unsent == 1:
             logging.getLogger("headway").info(
-                "Nobody takes reports of errors at %s (%s); start headway ui, or set "
-                "ERROR_REPORTER_TYPE=noop",
+                "Could not send error reports to %s (%s). Start headway ui, set its "
+                "HEADWAY_UI_TOKEN here too, or set ERROR_REPORTER_TYPE=noop.",
                 hidden(self._url),
                 words(failure),
             )
 
 
-def _post(url: str, body: bytes) -> Exception | None:
+def _post(url: str, body: bytes, headers: Mapping[str, str]) -> Exception | None:
     # Loaded with the first error: a worker that has none stays two megabytes smaller.
     import http.client  # noqa: PLC0415
+    import urllib.error  # noqa: PLC0415
     import urllib.request  # noqa: PLC0415
 
-    request = urllib.request.Request(url, body, {"Content-Type": "application/json"})  # noqa: S310 (the scheme was checked)
+    request = urllib.request.Request(url, body, dict(headers))  # noqa: S310 (the scheme was checked)
     try:
         urllib.request.urlopen(request, timeout=_SECONDS).close()  # noqa: S310 (the same)
     except (OSError, http.client.HTTPException) as failure:
+        if isinstance(failure, urllib.error.HTTPError):
+            failure.close()  # it holds the connection on which the refusal came
         return failure
     return None
 

@@ -53,9 +53,7 @@ class SqliteErrorBook:
             newest = made.lastrowid or 0
             self._file.execute("delete from errors where number <= ?", (newest - self._most,))
 
-    def find(
-        self, which: ErrorFilter, *, limit: int, offset: int
-    ) -> tuple[Sequence[KeptError], int]:
+    def ids(self, which: ErrorFilter, *, limit: int, offset: int) -> tuple[Sequence[str], int]:
         asked = {name: value for name, value in msgspec.structs.asdict(which).items() if value}
         where = " where " + " and ".join(f"{name} = ?" for name in asked) if asked else ""
         with self._lock:
@@ -64,11 +62,11 @@ class SqliteErrorBook:
                 (*asked.values(),),
             ).fetchone()
             rows = self._file.execute(
-                f"select error_id, at, report from errors{where}"  # noqa: S608 (the same)
+                f"select error_id from errors{where}"  # noqa: S608 (the same)
                 " order by number desc limit ? offset ?",
                 (*asked.values(), limit, offset),
             ).fetchall()
-        return [_kept(*row) for row in rows], total
+        return [error_id for (error_id,) in rows], total
 
     def get(self, error_id: str) -> KeptError | None:
         with self._lock:

@@ -20,9 +20,13 @@ from headway.assembly.settings import (
     SEQUENCES,
     SERVICES,
     SETTINGS_FILE,
+    UI_HOSTS,
+    UI_TOKEN,
     EngineSettings,
     engine_settings,
     environment,
+    ui_hosts,
+    ui_token,
 )
 from headway.core.engine_url import AmqpUrl, SqliteUrl
 from headway.core.errors import ConfigurationError
@@ -145,6 +149,8 @@ def _engine(settings: Mapping[str, str]) -> dict[str, str]:
         SEQUENCES: hidden(settings.get(SEQUENCES) or _in_file(engine)),
         SERVICES: settings.get(SERVICES) or "none",
         ERRORS: settings.get(ERRORS) or DEFAULT_ERRORS,
+        UI_TOKEN: "***" if ui_token(settings) else "none",
+        UI_HOSTS: ",".join(ui_hosts(settings)) or "none",
     }
 
 

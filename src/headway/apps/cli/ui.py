@@ -6,12 +6,23 @@ from typing import Annotated
 import typer
 
 from headway.apps.cli.logs import LogFormat, write_logs
-from headway.assembly.settings import DEFAULT_ERRORS, ERRORS, environment
+from headway.assembly.settings import (
+    DEFAULT_ERRORS,
+    ERRORS,
+    UI_TOKEN,
+    environment,
+    ui_hosts,
+    ui_token,
+)
 
 
 def ui(
     host: Annotated[
-        str, typer.Option(metavar="ADDRESS", help="Address to listen on.")
+        str,
+        typer.Option(
+            metavar="ADDRESS",
+            help=f"Address to listen on; beyond this machine only with {UI_TOKEN} set.",
+        ),
     ] = "127.0.0.1",
     port: Annotated[
         int, typer.Option(metavar="NUMBER", min=0, max=65_535, help="Port; 0 takes any.")
@@ -27,4 +38,10 @@ def ui(
     from headway.apps.web.serving import serve  # noqa: PLC0415 (a fast start of the others)
 
     write_logs(LogFormat.AUTO)
-    serve(host=host, port=port, errors=errors or Path(environment().get(ERRORS) or DEFAULT_ERRORS))
+    serve(
+        host=host,
+        port=port,
+        errors=errors or Path(environment().get(ERRORS) or DEFAULT_ERRORS),
+        token=ui_token(),
+        hosts=ui_hosts(),
+    )

@@ -1,15 +1,17 @@
 """All pages and doors as one application."""
 
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
+from datetime import timedelta
 
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
-from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from headway.apps.web.errors_api import ErrorsApi
 from headway.apps.web.errors_page import ErrorsPage
+from headway.assembly.http_guard import BODY_WITHIN, HttpGuard
+from headway.assembly.settings import UI_HOSTS
 from headway.ports.clock import Clock
 from headway.ports.error_book import ErrorBook
 
@@ -21,8 +23,15 @@ _HEADERS = (
 )
 
 
-def application(book: ErrorBook, clock: Clock, *, hosts: list[str]) -> Starlette:
-    """Build it. Requests for other hosts are refused: a foreign page must not read this one."""
+def application(
+    book: ErrorBook,
+    clock: Clock,
+    *,
+    hosts: Iterable[str],
+    token: str | None = None,
+    body_within: timedelta = BODY_WITHIN,
+) -> Starlette:
+    """Build it for these host names; with a token, only for clients that have it."""
 
     @contextlib.asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
@@ -32,14 +41,20 @@ def application(book: ErrorBook, clock: Clock, *, hosts: list[str]) -> Starlette
     return Starlette(
         routes=[*ErrorsApi(book, clock).routes(), *ErrorsPage(book).routes()],
         middleware=[
-            Middleware(TrustedHostMiddleware, allowed_hosts=hosts, www_redirect=False),
-            Middleware(_Guarded),
+            Middleware(_Headers),
+            Middleware(
+                HttpGuard,
+                hosts=hosts,
+                hosts_setting=UI_HOSTS,
+                token=token,
+                body_within=body_within,
+            ),
         ],
         lifespan=lifespan,
     )
 
 
-class _Guarded:
+class _Headers:
     """Adds the headers that keep a page from loading, or being made, anything else."""
 
     def __init__(self, app: ASGIApp) -> None:

@@ -1,13 +1,13 @@
 """The API of error reports: take them in, and give them back."""
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import msgspec
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from headway.core.error_report import (
@@ -24,6 +24,8 @@ LARGEST_BODY = 1_000_000
 MOST_AT_ONCE = 1_000
 _LARGEST_LIST = 10_000_000
 """Bytes of a whole answer."""
+_AT_ONCE = 8
+"""Reports that are read and written together."""
 USUAL = 100
 FILTER = tuple(each.name for each in msgspec.structs.fields(ErrorFilter))
 
@@ -44,10 +46,6 @@ class ErrorsApi:
         ]
 
     async def take(self, request: Request) -> Response:
-        # Another site's page may make a browser send a plain form here, but not JSON.
-        kind = request.headers.get("content-type", "").partition(";")[0].strip()
-        if kind.lower() != "application/json":
-            return refusal(415, "send JSON, with Content-Type: application/json")
         body = await _bounded_body(request)
         if body is None:
             return refusal(413, f"a report has at most {LARGEST_BODY:,} bytes")
@@ -66,10 +64,25 @@ class ErrorsApi:
             limit = _number(request, "limit", USUAL, low=1, high=MOST_AT_ONCE)
         except ValueError as error:
             return refusal(400, str(error))
-        found, total = await run_in_threadpool(self._book.find, which, limit=limit, offset=offset)
+        ids, total = await run_in_threadpool(self._book.ids, which, limit=limit, offset=offset)
+        end = msgspec.json.encode({"total": total, "limit": limit, "offset": offset})
+        return StreamingResponse(self._listed(ids, end), media_type="application/json")
+
+    async def _listed(self, ids: Sequence[str], end: bytes) -> AsyncIterator[bytes]:
+        """Write a list part by part, so that only a few reports are in memory at a time."""
         # Of a few that are long all is shown, of many no more than one answer can hold.
-        errors = [kept.flat_within(_LARGEST_LIST // len(found)) for kept in found]
-        return _json({"errors": errors, "total": total, "limit": limit, "offset": offset})
+        size = _LARGEST_LIST // max(1, len(ids))
+        before = b'{"errors":['
+        for first in range(0, len(ids), _AT_ONCE):
+            some = ids[first : first + _AT_ONCE]
+            for body in await run_in_threadpool(self._encoded, some, size):
+                yield before + body
+                before = b","
+        yield (before if before != b"," else b"") + b"]," + end.removeprefix(b"{")
+
+    def _encoded(self, ids: Sequence[str], size: int) -> Sequence[bytes]:
+        found = (self._book.get(error_id) for error_id in ids)  # the oldest may be gone by now
+        return [msgspec.json.encode(kept.flat_within(size)) for kept in found if kept is not None]
 
     async def one(self, request: Request) -> Response:
         error_id = request.path_params["error_id"]

@@ -1,5 +1,6 @@
 """`/ui`: the errors that were reported, for a person to look through."""
 
+from collections.abc import Sequence
 from typing import Any
 from urllib.parse import urlencode
 
@@ -53,7 +54,8 @@ class ErrorsPage:
         except ValueError as error:
             return HTMLResponse(self._refused.render(why=str(error)), 400)
         stats = await run_in_threadpool(self._book.stats)
-        found, total = await run_in_threadpool(self._book.find, which, limit=_PAGE, offset=offset)
+        ids, total = await run_in_threadpool(self._book.ids, which, limit=_PAGE, offset=offset)
+        rows = await run_in_threadpool(self._rows, ids)
         asked = {name: value for name, value in msgspec.structs.asdict(which).items() if value}
 
         def link(**changes: Any) -> str:
@@ -64,15 +66,19 @@ class ErrorsPage:
             stats=stats,
             by_level=[(each, stats.by_level[each]) for each in LEVELS if each in stats.by_level],
             asked=asked,
-            errors=[_row(kept) for kept in found],
+            errors=rows,
             first=offset + 1,
-            last=offset + len(found),
+            last=offset + len(rows),
             total=total,
             link=link,
             newer=link(offset=max(0, offset - _PAGE)) if offset else None,
             older=link(offset=offset + _PAGE) if offset + _PAGE < total else None,
         )
         return HTMLResponse(page)
+
+    def _rows(self, ids: Sequence[str]) -> list[dict[str, Any]]:
+        found = (self._book.get(error_id) for error_id in ids)  # the oldest may be gone by now
+        return [_row(kept) for kept in found if kept is not None]
 
 
 def _row(kept: KeptError) -> dict[str, Any]:
