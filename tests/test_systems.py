@@ -20,6 +20,7 @@ PLACES = {
     "headway.adapters.prometheus": "the metrics of Headway (documented), and of one's own",
     "headway.adapters.sqlite.tables": "tables of one's own in a file of Headway's",
     "headway.adapters.system": "the real clock and chance",
+    "headway.assembly.http_guard": "refuses pages of other sites and slow senders",
     "headway.assembly.http_server": "listens, and stops when told to",
     "headway.assembly.metrics_server": "serves /metrics and /health",
     "headway.assembly.retrying": "the clock and the chance of the house",

@@ -22,6 +22,8 @@ from headway.systems.ledger.settings import MAX_BULK_EVENTS
 
 _AT_ONCE = 8
 """Events of one bulk that are stored side by side: a bulk must not take all connections."""
+_BEGUN_AT_ONCE = 500
+"""Events of one bulk that are decoded in one go: other requests are answered in between."""
 _NAMES = uuid.UUID("5f1d7c9e-0c0b-4c8e-9a53-2f6f1c1f7a10")
 
 
@@ -57,9 +59,11 @@ class Reception:
             async with entities[event.entity_id], turns:
                 return await self._intake.accept(event, key)
 
-        return answers.together(
-            await asyncio.gather(*(in_turn(place, body) for place, body in enumerate(bodies)))
-        )
+        found: list[Answer] = []
+        for first in range(0, len(bodies), _BEGUN_AT_ONCE):
+            some = enumerate(bodies[first : first + _BEGUN_AT_ONCE], first)
+            found += await asyncio.gather(*(in_turn(place, body) for place, body in some))
+        return answers.together(found)
 
     def _read(self, body: bytes, key: str | None, *, place: int, at: str) -> Event | Answer:
         try:
