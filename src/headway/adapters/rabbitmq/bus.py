@@ -11,9 +11,11 @@ import pika
 
 from headway.adapters.rabbitmq import outgoing
 from headway.adapters.rabbitmq.arriving import delivery_of, due_later
+from headway.adapters.rabbitmq.catalogue import Catalogue
 from headway.adapters.rabbitmq.desk import Desk
 from headway.adapters.rabbitmq.errands import Errands
 from headway.adapters.rabbitmq.io import IoThread
+from headway.adapters.rabbitmq.journal import NO_QUEUE
 from headway.adapters.rabbitmq.moving import Mover
 from headway.adapters.rabbitmq.outgoing import Outgoing
 from headway.adapters.rabbitmq.pulse import Pulse
@@ -40,6 +42,7 @@ from headway.ports.clock import Clock
 _LOG = logging.getLogger("headway")
 _FAREWELL = 5.0
 _LAST_ACKS = timedelta(milliseconds=100)
+_NOTED_WITHIN = 3.0
 _BETWEEN_DECLARATIONS = timedelta(seconds=10)
 
 
@@ -72,8 +75,16 @@ class RabbitBus:
         )
         self._windows = Windows(self._taker, clock)
         self._pulse = Pulse(self._io, self._taker.consumers, self.send, clock, every=pulse)
-        self._suspects = Suspects(desk, clock, token, time_to_come_back)
-        self._queues = Queues(desk, exchange, has_store=has_store)
+        self.catalogue = Catalogue(desk, self._probe)
+        self._queues = Queues(desk, self.catalogue, exchange, has_store=has_store)
+        self._suspects = Suspects(
+            desk,
+            self.send,
+            clock,
+            token,
+            journal_of=self._queues.journal_of,
+            time_to_come_back=time_to_come_back,
+        )
         self._taken: dict[Held, Delivery] = {}
         """What is in hand, to hand it back in the end."""
         self._mover = Mover(self.send, self._taker, self._taken)
@@ -123,6 +134,15 @@ class RabbitBus:
         """Publish messages as they are, confirmed; for each, say whether a queue took it."""
         self._io.start()
         return await self._sender.publish(messages)
+
+    async def _probe(self) -> bool:
+        """Say whether the broker takes messages, by one that no queue takes.
+
+        A broker without memory may take the first message of a connection, and none after it.
+        """
+        if not self._sender.blocked:
+            await self.send([Outgoing(outgoing.DIRECT, NO_QUEUE, b"", pika.BasicProperties())])
+        return not self._sender.blocked
 
     # Taking
 
@@ -202,12 +222,17 @@ class RabbitBus:
             self._taken[delivery.receipt] = judged
             self._judged.append(judged)
             self._taker.news.set()
+        else:
+            self._suspects.forget(delivery)
 
     async def begin(self, delivery: Delivery) -> bool:
         if not self._is_ours(delivery):
             return False
-        await self._suspects.begin(delivery.receipt, delivery)
-        return self._is_ours(delivery)
+        await self._suspects.begin(delivery)
+        is_ours = self._is_ours(delivery)
+        if not is_ours:
+            await self._end(delivery, taken_back=True)
+        return is_ours
 
     def _is_ours(self, delivery: Delivery) -> bool:
         return delivery.receipt in self._taken and self._taker.is_ours(*delivery.receipt)
@@ -218,21 +243,23 @@ class RabbitBus:
         answers: list[bool] = []
         done: list[Held] = []
         moves: list[tuple[Delivery, Outgoing]] = []
-        begun: list[tuple[Delivery, bool]] = []
+        ended: list[tuple[Delivery, bool]] = []
         now = self._clock.now()
-        epoch, taken, has_begun = self._taker.epoch, self._taken, self._suspects.has_begun
+        epoch, taken, is_noted = self._taker.epoch, self._taken, self._suspects.is_noted
         for delivery, then in settlements:
             held = delivery.receipt
             if taken.pop(held, None) is None or held[0] != epoch:
                 answers.append(False)
+                if is_noted(held):
+                    ended.append((delivery, True))
                 continue
             answers.append(True)
             if isinstance(then, Done):
                 done.append(held)
             else:
                 moves.append((delivery, outgoing.unfinished(delivery, then, now)))
-            if has_begun(held):
-                begun.append((delivery, isinstance(then, HandedBack)))
+            if is_noted(held):
+                ended.append((delivery, isinstance(then, HandedBack)))
         if moves:
             try:
                 await self._mover.move(moves)
@@ -243,9 +270,15 @@ class RabbitBus:
                 raise
         if done:
             self._mover.acknowledge(done)
-        for delivery, taken_back in begun:
-            await self._suspects.end(delivery.receipt, delivery, taken_back=taken_back)
+        for delivery, taken_back in ended:
+            await self._end(delivery, taken_back=taken_back)
         return answers
+
+    async def _end(self, delivery: Delivery, *, taken_back: bool) -> None:
+        """Note the end of a suspect; while the broker does not take the note, others go on."""
+        end = partial(self._suspects.end, delivery, taken_back=taken_back)
+        noting = self._errands.send(self._errands.insist(end))
+        await asyncio.wait({noting}, timeout=_NOTED_WITHIN)
 
     async def resume(self, queue: str) -> int:  # noqa: ARG002 (of the port)
         """Parked events come back by themselves, when their probe is due."""
@@ -270,6 +303,8 @@ class RabbitBus:
                     await self._mover.move(await self._stop_taking(self._taker.sources()))
                     taken = tuple(self._taken.values())
                     await self.settle([(each, HandedBack()) for each in taken])
+                    for each in self._suspects.started():
+                        await self._end(each, taken_back=True)
                     # RabbitMQ may drop acknowledgements of a channel that closes right after them.
                     await self._clock.wait(_LAST_ACKS)
                 await self._let_go()

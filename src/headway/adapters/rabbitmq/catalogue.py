@@ -1,25 +1,21 @@
-"""Which queues were ever declared: one message in a queue of its own.
+"""Which queues were ever declared: a broker does not list its queues to clients."""
 
-A broker does not list its queues to clients. The message is taken, changed and published anew under
-a lock, which is a queue exclusive to the connection that holds it.
-"""
-
-import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 
 import msgspec
-import pika
 from pika.adapters.blocking_connection import BlockingChannel
-from pika.exceptions import ChannelClosedByBroker
 
-from headway.adapters.rabbitmq.desk import LOCKED, NOT_FOUND, is_refused
+from headway.adapters.rabbitmq import journal
+from headway.adapters.rabbitmq.desk import Desk
 from headway.adapters.rabbitmq.topology import CATALOGUE
 from headway.ports.bus import Queue
 
-_LOCK = f"{CATALOGUE}.lock"
-_LOOK_EVERY = 0.02
-_PATIENCE = 30.0
+_LOG = logging.getLogger("headway")
+_ACCEPTED_WITHIN = 3.0
+"""Seconds: a broker without memory takes no messages, and a reader does not wait for that."""
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,91 +27,81 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     """A worker with a store has declared it once. Which store, only its workers know."""
 
 
-Catalogue = dict[str, Entry]
-_CATALOGUE = msgspec.json.Decoder(Catalogue)
+Entries = dict[str, Entry]
+_ENTRIES = msgspec.json.Decoder(Entries)
 
 
-def read(channel: BlockingChannel) -> Catalogue:
-    """Give what is known; nothing, if no service was ever declared here."""
-    with _locked(channel):
-        try:
-            found, tags = _take(channel)
-        except ChannelClosedByBroker as error:
-            if is_refused(error, NOT_FOUND):
-                return {}
-            raise
-        for tag in tags:
-            channel.basic_nack(tag, requeue=True)
-        return found
+class Catalogue:
+    """The catalogue of a broker, with what this process has declared.
 
+    Args:
+        desk: For the reading.
+        probe: Publishes a message, and says whether the broker takes more: without memory it takes
+            none, or does not even answer.
+    """
 
-def add(channel: BlockingChannel, queues: Sequence[Queue], *, has_store: bool = False) -> Catalogue:
-    """Take queues into the catalogue; what others declared stays."""
-    channel.confirm_delivery()
-    with _locked(channel):
-        found, tags = _take(channel)
-        merged = _with(found, queues, has_store=has_store)
-        if merged == found and len(tags) == 1:
-            channel.basic_nack(tags[0], requeue=True)
-            return found
-        channel.basic_publish(
-            "",
-            CATALOGUE,
-            msgspec.json.encode(merged),
-            pika.BasicProperties(delivery_mode=2, content_type="application/json"),
-            mandatory=True,
-        )
-        for tag in tags:
-            channel.basic_ack(tag)
-        return merged
+    def __init__(self, desk: Desk, probe: Callable[[], Awaitable[bool]]) -> None:
+        self._desk = desk
+        self._probe = probe
+        self._own: Entries = {}
+        self.known: Entries = {}
+        """What was read last."""
 
+    async def read(self) -> Entries:
+        """Give every queue that was declared; none, if no service was ever started here."""
+        if not await self._desk.run(partial(journal.is_there, queue=CATALOGUE)):
+            return {}
+        if await self._is_accepted():
+            self.known = await self._desk.run(self._read)
+        elif not self.known:
+            self.known = await self._desk.run(self._peek)
+        return self.known
 
-def _take(channel: BlockingChannel) -> tuple[Catalogue, list[int]]:
-    """Take what is there: after a crash two messages, of which the second knows more."""
-    found: Catalogue = {}
-    tags: list[int] = []
-    while True:
-        method, _, body = channel.basic_get(CATALOGUE)
-        if method is None:
-            return found, tags
-        tags.append(method.delivery_tag)
-        found |= _CATALOGUE.decode(body)
-
-
-def _with(found: Catalogue, queues: Sequence[Queue], *, has_store: bool) -> Catalogue:
-    merged = dict(found)
-    for queue in queues:
-        before = merged.get(queue.name) or Entry(event_types=(), failed=queue.failed)
-        merged[queue.name] = Entry(
-            event_types=tuple(dict.fromkeys((*before.event_types, *queue.event_types))),
-            failed=queue.failed,
-            has_store=before.has_store or has_store,
-        )
-    return merged
-
-
-@contextmanager
-def _locked(channel: BlockingChannel) -> Iterator[None]:
-    connection = channel.connection
-    deadline = time.monotonic() + _PATIENCE
-    while True:
-        lock = connection.channel()
-        try:
-            lock.queue_declare(_LOCK, exclusive=True)
-        except ChannelClosedByBroker as error:
-            if not is_refused(error, LOCKED):
-                raise
-            if time.monotonic() > deadline:
-                raise ConnectionError(
-                    f"another process has held {_LOCK} for {_PATIENCE:g} s: does RabbitMQ take no "
-                    "messages, because its memory or disk alarm is on?"
-                ) from error
-            connection.sleep(_LOOK_EVERY)
+    def add(
+        self, channel: BlockingChannel, queues: Sequence[Queue], *, has_store: bool, is_new: bool
+    ) -> None:
+        """Add queues; what others declared stays. On the desk's thread."""
+        for queue in queues:
+            self._own[queue.name] = Entry(
+                event_types=queue.event_types, failed=queue.failed, has_store=has_store
+            )
+        if is_new:
+            first = self._merge([])
+            journal.start(channel, CATALOGUE, first)
+            self.known = _ENTRIES.decode(first)
         else:
-            break
+            self.known = self._read(channel)
+
+    def _read(self, channel: BlockingChannel) -> Entries:
+        return _ENTRIES.decode(journal.read(channel, CATALOGUE, self._merge))
+
+    def _peek(self, channel: BlockingChannel) -> Entries:
+        return _ENTRIES.decode(journal.peek(channel, CATALOGUE, self._merge))
+
+    async def _is_accepted(self) -> bool:
+        try:
+            async with asyncio.timeout(_ACCEPTED_WITHIN):
+                return await self._probe()
+        except (TimeoutError, ConnectionError):
+            return False
+
+    def _merge(self, bodies: Sequence[bytes]) -> bytes:
+        """What a running worker has declared is never missing."""
+        merged: Entries = {}
+        for found in [*map(_decoded, bodies), self._own]:
+            for name, entry in found.items():
+                before = merged.get(name, entry)
+                merged[name] = Entry(
+                    event_types=tuple(dict.fromkeys((*before.event_types, *entry.event_types))),
+                    failed=entry.failed,
+                    has_store=before.has_store or entry.has_store,
+                )
+        return msgspec.json.encode(merged)
+
+
+def _decoded(body: bytes) -> Entries:
     try:
-        yield
-    finally:
-        if lock.is_open:
-            lock.queue_delete(_LOCK)
-            lock.close()
+        return _ENTRIES.decode(body)
+    except msgspec.MsgspecError as error:
+        _LOG.error("A message in %s is no part of the catalogue: %s", CATALOGUE, error)
+        return {}

@@ -42,6 +42,6 @@ def rabbitmq_parts(
     bus = RabbitBus(
         how, clock, chance, exchange=exchange, desk=desk, has_store=has_store, patient=patient
     )
-    letters = RabbitLetters(how, desk, clock, send=bus.send, publish=bus.publish)
+    letters = RabbitLetters(how, bus.catalogue, clock, send=bus.send, publish=bus.publish)
     bus.before_close = letters.close
-    return RabbitParts(bus=bus, letters=letters, places=RabbitPlaces(desk, letters))
+    return RabbitParts(bus=bus, letters=letters, places=RabbitPlaces(desk, bus.catalogue, letters))

@@ -23,10 +23,11 @@ class Errands:
         self._clock = clock
         self._running: set[asyncio.Task[None]] = set()
 
-    def send(self, errand: Coroutine[Any, Any, None]) -> None:
+    def send(self, errand: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(errand)
         self._running.add(task)
         task.add_done_callback(self._over)
+        return task
 
     async def insist(self, ask: Callable[[], Awaitable[T]]) -> T:
         """Ask until the broker does it."""

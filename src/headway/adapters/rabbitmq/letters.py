@@ -17,8 +17,7 @@ from functools import partial
 
 import pika
 
-from headway.adapters.rabbitmq import catalogue
-from headway.adapters.rabbitmq.desk import Desk
+from headway.adapters.rabbitmq.catalogue import Catalogue
 from headway.adapters.rabbitmq.looking import Found, Look
 from headway.adapters.rabbitmq.looks import Looks, Send
 from headway.adapters.rabbitmq.scanning import QueueHeldError
@@ -44,7 +43,7 @@ class RabbitLetters:
 
     Args:
         parameters: Of the connection over which letters are held.
-        desk: For the catalogue.
+        catalogue: Names the failed queues.
         clock: For how long they are held.
         send: Publishes messages as they are, confirmed, and says whether a queue took each.
         publish: The bus's own.
@@ -53,14 +52,14 @@ class RabbitLetters:
     def __init__(
         self,
         parameters: pika.ConnectionParameters,
-        desk: Desk,
+        catalogue: Catalogue,
         clock: Clock,
         *,
         send: Send,
         publish: Publish,
     ) -> None:
         self._looks = Looks(Session(parameters), clock, send)
-        self._desk = desk
+        self._catalogue = catalogue
         self._clock = clock
         self._send = send
         self._publish = publish
@@ -72,7 +71,7 @@ class RabbitLetters:
 
     async def names(self) -> Sequence[str]:
         """Give every failed queue that was declared, by name."""
-        found = await self._desk.run(catalogue.read)
+        found = await self._catalogue.read()
         return sorted({entry.failed for entry in found.values()})
 
     async def queues(self) -> Sequence[FailedQueue]:
@@ -80,7 +79,7 @@ class RabbitLetters:
 
         The oldest is looked for in queues that are not long, and taken for the first one there.
         """
-        entries = (await self._desk.run(catalogue.read)).values()
+        entries = (await self._catalogue.read()).values()
         stored = {entry.failed for entry in entries if entry.has_store}
         names = sorted({entry.failed for entry in entries})
         async with self._looks.turn:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from pika.adapters.blocking_connection import BlockingChannel
 from pika.exceptions import ChannelClosedByBroker
 
-from headway.adapters.rabbitmq import catalogue
+from headway.adapters.rabbitmq.catalogue import Catalogue
 from headway.adapters.rabbitmq.desk import NOT_FOUND, Desk, is_refused
 from headway.adapters.rabbitmq.letters import RabbitLetters
 from headway.adapters.rabbitmq.topology import STEPS, delay_name, suspects_of
@@ -27,12 +27,13 @@ _PAGE = 500
 class RabbitPlaces:
     """Counts what is ready, delayed and failed."""
 
-    def __init__(self, desk: Desk, letters: RabbitLetters) -> None:
+    def __init__(self, desk: Desk, catalogue: Catalogue, letters: RabbitLetters) -> None:
         self._desk = desk
+        self._catalogue = catalogue
         self._letters = letters
 
     async def count(self) -> Count:
-        found = await self._desk.run(catalogue.read)
+        found = await self._catalogue.read()
         names = [each for queue in sorted(found) for each in (queue, suspects_of(queue))]
         delays = [delay_name(step) for step in STEPS]
         depths = await self._desk.run(partial(_depths, queues=[*names, *delays]))

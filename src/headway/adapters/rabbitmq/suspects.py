@@ -1,57 +1,198 @@
-"""Suspects: who began them, and whether they came to grief by it."""
+"""Suspects: which worker started them, and whether that worker died of it.
 
+The event itself stays where it is. A note in a journal of its service says which worker starts it,
+and counts once that worker is gone. A worker that is alive has a queue exclusive to its connection,
+or will have it again soon. A second note ends the first one, by its id: so notes can be read in any
+order, and any number of times.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from datetime import timedelta
 from functools import partial
 from hashlib import sha256
 
-from headway.adapters.rabbitmq import begins
-from headway.adapters.rabbitmq.desk import Desk
+import msgspec
+from pika.adapters.blocking_connection import BlockingChannel
+from pika.exceptions import ChannelClosedByBroker
+
+from headway.adapters.rabbitmq import journal
+from headway.adapters.rabbitmq.desk import LOCKED, Desk, is_refused
+from headway.adapters.rabbitmq.outgoing import DIRECT, Outgoing
+from headway.adapters.rabbitmq.sending import NotPublishedError
+from headway.adapters.rabbitmq.topology import worker_queue
 from headway.ports.bus import Delivery
 from headway.ports.clock import Clock
 
+_LOG = logging.getLogger("headway")
 _GRAVE = 2
+_STARTS_KEPT = timedelta(days=7).total_seconds()
+"""Of an event that was removed by hand, and has no end."""
+_ENDS_KEPT = timedelta(minutes=10).total_seconds()
+"""A broker that was killed may give back a note that was removed; its end has to be known then."""
 
 Held = tuple[int, int]
+Send = Callable[[Sequence[Outgoing]], Awaitable[Sequence[bool]]]
+
+
+class Start(msgspec.Struct, frozen=True):
+    """A worker starts a suspect."""
+
+    event: str
+    worker: str
+    at: float
+
+
+class Notes(msgspec.Struct, frozen=True):
+    """Starts of suspects that have no end yet, and ends, each by the id of its start."""
+
+    starts: dict[str, Start] = {}
+    ends: dict[str, float] = {}
+
+
+_NOTES = msgspec.json.Decoder(Notes)
+NO_NOTES = msgspec.json.encode(Notes())
 
 
 class Suspects:
-    """The begins of one worker, and what it knows of the begins of others."""
+    """The starts of one worker, and what it knows of the starts of others.
 
-    def __init__(self, desk: Desk, clock: Clock, token: str, time_to_come_back: timedelta) -> None:
+    Args:
+        desk: For reading notes.
+        send: Publishes messages, confirmed, and says whether a queue took each.
+        clock: For the age of notes.
+        token: Of this worker.
+        journal_of: Names the journal for the events of a work queue.
+        time_to_come_back: How long a worker that lost its connection has to come back.
+    """
+
+    def __init__(
+        self,
+        desk: Desk,
+        send: Send,
+        clock: Clock,
+        token: str,
+        *,
+        journal_of: Callable[[str], str],
+        time_to_come_back: timedelta,
+    ) -> None:
         self._desk = desk
+        self._send = send
         self._clock = clock
         self._token = token
+        self._journal_of = journal_of
         self._time_to_come_back = time_to_come_back
-        self._begun: set[Held] = set()
+        self._counted: dict[Held, Collection[str]] = {}
+        """Ids of the starts of an event that is in hand."""
+        self._started: dict[Held, Delivery] = {}
 
-    def has_begun(self, held: Held) -> bool:
-        return held in self._begun
+    def is_noted(self, held: Held) -> bool:
+        """Say whether there are notes about an event in hand."""
+        return held in self._started or held in self._counted
 
     async def count(self, delivery: Delivery) -> int:
-        """Count the begins of workers that are gone."""
-        counting = partial(begins.count, notes=_notes(delivery), own=self._token)
-        count = await self._desk.run(counting)
+        """Count the starts by workers that are gone."""
+        counting = partial(
+            self._count, queue=self._journal_of(delivery.queue), event=_name(delivery)
+        )
+        count, ids = await self._desk.run(counting)
         if count >= _GRAVE:
             # A worker that lost its connection and not its life may still be coming back.
             await self._clock.wait(self._time_to_come_back)
-            count = await self._desk.run(counting)
+            count, ids = await self._desk.run(counting)
+        if ids:
+            self._counted[delivery.receipt] = ids
         return count
 
-    async def begin(self, held: Held, delivery: Delivery) -> None:
-        await self._desk.run(partial(begins.note, notes=_notes(delivery), token=self._token))
-        self._begun.add(held)
+    async def begin(self, delivery: Delivery) -> None:
+        """Note durably that this worker starts an event. To repeat this is no second start."""
+        held = delivery.receipt
+        at = self._clock.now().timestamp()
+        start = Start(_name(delivery), self._token, at)
+        self._started[held] = delivery
+        await self._append(delivery.queue, Notes(starts={self._id(held): start}))
 
-    async def end(self, held: Held, delivery: Delivery, *, taken_back: bool) -> None:
-        """It has an end; or nothing happened to it, and the begin is taken back."""
-        self._begun.discard(held)
-        notes = _notes(delivery)
-        if taken_back:
-            await self._desk.run(partial(begins.take_back, notes=notes, token=self._token))
-        else:
-            await self._desk.run(partial(begins.forget, notes=notes))
+    async def end(self, delivery: Delivery, *, taken_back: bool) -> None:
+        """Note that an event has an end; or that nothing happened to it, and take a start back."""
+        held = delivery.receipt
+        ids = {self._id(held)} if held in self._started else set()
+        if not taken_back:
+            ids.update(self._counted.get(held, ()))
+        if ids:
+            at = self._clock.now().timestamp()
+            await self._append(delivery.queue, Notes(ends=dict.fromkeys(sorted(ids), at)))
+        self._started.pop(held, None)
+        self._counted.pop(held, None)
+
+    def forget(self, delivery: Delivery) -> None:
+        """Forget what was counted: the event belongs to another worker by now."""
+        self._counted.pop(delivery.receipt, None)
+
+    def started(self) -> list[Delivery]:
+        """Give what this worker started and noted no end of."""
+        return list(self._started.values())
+
+    def _id(self, held: Held) -> str:
+        epoch, tag = held
+        return f"{self._token}.{epoch}.{tag}"
+
+    async def _append(self, queue: str, notes: Notes) -> None:
+        name = self._journal_of(queue)
+        note = Outgoing(DIRECT, name, msgspec.json.encode(notes), journal.properties())
+        (routed,) = await self._send([note])
+        if not routed:
+            raise NotPublishedError(f"no queue took a note for {name!r}: it was deleted")
+
+    def _count(
+        self, channel: BlockingChannel, queue: str, event: str
+    ) -> tuple[int, Collection[str]]:
+        notes = _NOTES.decode(journal.read(channel, queue, self._merge))
+        starts = {name: start for name, start in notes.starts.items() if start.event == event}
+        gone = [start for start in starts.values() if not self._is_alive(channel, start.worker)]
+        return len(gone), starts.keys()
+
+    def _is_alive(self, channel: BlockingChannel, worker: str) -> bool:
+        if worker == self._token:
+            return True
+        asking = channel.connection.channel()
+        try:
+            asking.queue_declare(worker_queue(worker), passive=True)
+        except ChannelClosedByBroker as error:
+            return is_refused(error, LOCKED)
+        asking.close()
+        return True
+
+    def _merge(self, bodies: Sequence[bytes]) -> bytes:
+        now = self._clock.now().timestamp()
+        starts: dict[str, Start] = {}
+        ends: dict[str, float] = {}
+        for notes in map(_decoded, bodies):
+            starts |= notes.starts
+            ends |= notes.ends
+        return msgspec.json.encode(
+            Notes(
+                starts={
+                    name: start
+                    for name, start in starts.items()
+                    if name not in ends and now - start.at < _STARTS_KEPT
+                },
+                ends={name: at for name, at in ends.items() if now - at < _ENDS_KEPT},
+            )
+        )
 
 
-def _notes(delivery: Delivery) -> str:
+def _decoded(body: bytes) -> Notes:
+    try:
+        return _NOTES.decode(body)
+    except msgspec.MsgspecError as error:
+        _LOG.error("A message in a journal of starts is no note: %s", error)
+        return Notes()
+
+
+def _name(delivery: Delivery) -> str:
+    """Name an event, as short as any other."""
     travel = delivery.travel
-    named = travel.operation or sha256(delivery.body).hexdigest()
-    return begins.notes_of(delivery.queue, named, travel.generation)
+    operation = travel.operation or sha256(delivery.body).hexdigest()
+    queue = delivery.queue
+    named = f"{len(queue)}:{queue}{len(operation)}:{operation}{travel.generation}"
+    return sha256(named.encode()).hexdigest()[:24]

@@ -49,8 +49,8 @@ def topology(queues: Sequence[Queue], exchange: str, *, has_default_limit: bool)
     unlimited: dict[str, Any] = {"x-delivery-limit": -1} if has_default_limit else {}
     return Topology(
         queues=[
-            _quorum(CATALOGUE, unlimited),
             *(_quorum(name, unlimited) for name in dict.fromkeys(q.failed for q in queues)),
+            *(_quorum(name, unlimited) for name in journals_of(queues)),
             *(_work_queue(queue.name, queue.failed) for queue in queues),
             *(_work_queue(suspects_of(queue.name), queue.failed) for queue in queues),
             *(_delay_queue(step) for step in STEPS),
@@ -62,6 +62,16 @@ def topology(queues: Sequence[Queue], exchange: str, *, has_default_limit: bool)
 
 def suspects_of(queue: str) -> str:
     return f"{queue}{_SUSPECTS}"
+
+
+def starts_of(failed: str) -> str:
+    """Name the journal of a service in which the starts of its suspects are noted."""
+    return f"headway.starts.{failed.removesuffix('.failed')}"
+
+
+def journals_of(queues: Sequence[Queue]) -> list[str]:
+    """Name the queues that are read as journals."""
+    return [CATALOGUE, *dict.fromkeys(starts_of(queue.failed) for queue in queues)]
 
 
 def work_queue_of(source: str) -> str:

@@ -81,6 +81,19 @@ class RabbitMQ(Server):
         self._ask("PUT", f"/api/permissions/{vhost}/{name}", rights)
         return url.replace(_LOGIN, f"{name}:{name}")
 
+    def set_policy(self, vhost_url: str, pattern: str, **definition: int) -> None:
+        """Set a policy for the queues whose names match, as an operator does."""
+        vhost = vhost_url.rpartition("/")[2]
+        settings = {name.replace("_", "-"): value for name, value in definition.items()}
+        policy = {"pattern": pattern, "definition": settings, "apply-to": "queues"}
+        self._ask("PUT", f"/api/policies/{vhost}/operator", json.dumps(policy))
+
+    def queue_types(self, vhost_url: str) -> dict[str, str]:
+        """Give the type of every queue: quorum, classic or stream."""
+        path = f"/api/queues/{vhost_url.rpartition('/')[2]}?columns=name,type"
+        _, said = http_request("GET", self.management_port, path, login=_LOGIN)
+        return {each["name"]: each["type"] for each in json.loads(said)}
+
     def delete_vhost(self, url: str) -> None:
         """Remove a virtual host with all that is in it: a broker carries only so many queues."""
         self._ask("DELETE", f"/api/vhosts/{url.rpartition('/')[2]}")
