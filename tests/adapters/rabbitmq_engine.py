@@ -27,8 +27,10 @@ class RabbitEngineHarness(EngineHarness):
         self.url = url
         self.parts: list[RabbitParts] = []
 
-    def open_parts(self, *, patient: bool = True) -> RabbitParts:
-        parts = rabbitmq_parts(self.url, self.clock, SystemChance(), patient=patient)
+    def open_parts(self, *, patient: bool = True, for_worker: bool = False) -> RabbitParts:
+        parts = rabbitmq_parts(
+            self.url, self.clock, SystemChance(), patient=patient, for_worker=for_worker
+        )
         self.parts.append(parts)
         return parts
 

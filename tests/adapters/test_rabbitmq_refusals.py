@@ -8,6 +8,7 @@ from datetime import timedelta
 import pytest
 
 from headway.adapters.rabbitmq import desk, scanning, sending
+from headway.adapters.rabbitmq.engine import RabbitParts
 from headway.adapters.rabbitmq.sending import NotPublishedError
 from headway.core.errors import BrokerFullError, ConfigurationError
 from headway.testing.conformance.examples import ORDERS, QUEUES, letters_for, message
@@ -118,3 +119,52 @@ async def test_queues_that_a_full_broker_does_not_take_down_keep_nobody(
     finally:
         await asyncio.to_thread(rabbitmq_server.recover_memory)
     await told.open(QUEUES)
+
+
+async def lose_the_login(
+    harness: RabbitEngineHarness, server: RabbitMQ, *, for_worker: bool
+) -> tuple[RabbitParts, str]:
+    """Give parts that were connected, and whose password was changed since; and the password."""
+    harness.url = server.create_user(harness.url, configure=".*", write=".*", read=".*")
+    password = harness.url.partition("://")[2].partition(":")[0]
+    parts = harness.open_parts(for_worker=for_worker)
+    await parts.bus.open(QUEUES)
+    await parts.bus.publish([message("before")])
+    await asyncio.to_thread(server.set_password, harness.url, "another")
+    async with asyncio.timeout(10):
+        while parts.bus._sender._channel is not None:  # management lists connections late
+            await asyncio.to_thread(server.close_connections)
+            await asyncio.sleep(0.2)
+    return parts, password
+
+
+async def test_a_worker_whose_password_was_changed_waits_until_it_is_accepted_again(
+    harness: RabbitEngineHarness, rabbitmq_server: RabbitMQ
+) -> None:
+    parts, password = await lose_the_login(harness, rabbitmq_server, for_worker=True)
+    publishing = asyncio.create_task(parts.bus.publish([message("after")]))
+    await asyncio.sleep(3)
+    assert not publishing.done()
+    await asyncio.to_thread(rabbitmq_server.set_password, harness.url, password)
+    async with asyncio.timeout(10):
+        assert list(await publishing) == [1]
+
+
+async def test_a_worker_is_never_told_that_its_settings_are_wrong_while_it_runs(
+    harness: RabbitEngineHarness, rabbitmq_server: RabbitMQ, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That would be a permanent failure of its events, and it is none."""
+    monkeypatch.setattr(sending, "_PATIENCE", 2.0)
+    parts, _ = await lose_the_login(harness, rabbitmq_server, for_worker=True)
+    async with asyncio.timeout(20):
+        with pytest.raises(NotPublishedError, match="does not accept the login of user"):
+            await parts.bus.publish([message("after")])
+
+
+async def test_others_are_told_at_once_that_their_password_was_changed(
+    harness: RabbitEngineHarness, rabbitmq_server: RabbitMQ
+) -> None:
+    parts, _ = await lose_the_login(harness, rabbitmq_server, for_worker=False)
+    async with asyncio.timeout(4):
+        with pytest.raises(ConfigurationError, match="does not accept the login of user"):
+            await parts.bus.publish([message("after")])

@@ -18,9 +18,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from headway.apps.cli.commands import app
-from headway.apps.cli.refusals import said_in_one_line
+from headway.apps.cli.refusals import UnavailableError, said_in_one_line
 from headway.apps.cli.stopping import nothing_begun
-from headway.core.errors import ConfigurationError
 from tests.cli.shops import ShopFile
 
 MODULE = """
@@ -326,7 +325,7 @@ def test_a_store_that_is_away_is_named_and_not_the_bus(
     monkeypatch.setenv("HEADWAY_STORE", "postgresql://me:secret@127.0.0.1:1/shop")
     store = f"HEADWAY_STORE={'postgresql://me:***@127.0.0.1:1/shop'!r} cannot be used: "
     for words in (("sweep", f"{shop.module}:parsing", "--dry-run"), ("documents", "stuck", "x")):
-        with pytest.raises(ConfigurationError) as refused:
+        with pytest.raises(UnavailableError) as refused:
             CliRunner().invoke(app, words, catch_exceptions=False)
         assert str(refused.value).startswith(store)
 

@@ -20,6 +20,7 @@ def open_engine(
     *,
     store: bool = True,
     patient: bool = True,
+    for_worker: bool = False,
     clock: Clock = CLOCK,
     chance: Chance = CHANCE,
 ) -> Engine:
@@ -27,6 +28,7 @@ def open_engine(
 
     `store=False` leaves out what is beside a broker: who only publishes needs none. `patient=False`
     does not wait for a broker that has no memory or disk space left: whoever publishes is told so.
+    `for_worker` waits for a broker that cannot be reached or refuses the login; others are told.
     """
     settings = engine_settings(url)
     bus = settings.bus
@@ -34,13 +36,19 @@ def open_engine(
         from headway.adapters.sqlite.engine import sqlite_engine  # noqa: PLC0415 (see above)
 
         return sqlite_engine(bus.path, clock, chance, synchronous=bus.synchronous)
-    parts = _broker(settings, str(bus), clock, chance, patient=patient)
+    parts = _broker(settings, str(bus), clock, chance, patient=patient, for_worker=for_worker)
     beside = _store(settings, clock) if store else None
     return without_store(parts) if beside is None else with_store(parts, beside)
 
 
 def _broker(
-    settings: EngineSettings, url: str, clock: Clock, chance: Chance, *, patient: bool
+    settings: EngineSettings,
+    url: str,
+    clock: Clock,
+    chance: Chance,
+    *,
+    patient: bool,
+    for_worker: bool,
 ) -> BusParts:
     try:
         from headway.adapters.rabbitmq.engine import rabbitmq_parts  # noqa: PLC0415 (an extra)
@@ -57,6 +65,7 @@ def _broker(
         exchange=settings.exchange,
         has_store=settings.store is not None,
         patient=patient,
+        for_worker=for_worker,
     )
 
 

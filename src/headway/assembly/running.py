@@ -46,7 +46,7 @@ async def run_services(
         ReportObserver(reporter_beside(bus)),
         *([observer] if observer else []),
     ]
-    engine = open_engine(bus)
+    engine = open_engine(bus, for_worker=True)
     worker = Worker(
         services,
         engine,

@@ -12,6 +12,7 @@ import pika
 from headway.adapters.rabbitmq import outgoing
 from headway.adapters.rabbitmq.arriving import delivery_of, due_later
 from headway.adapters.rabbitmq.catalogue import Catalogue
+from headway.adapters.rabbitmq.connecting import unhurried
 from headway.adapters.rabbitmq.desk import Desk
 from headway.adapters.rabbitmq.errands import Errands
 from headway.adapters.rabbitmq.io import IoThread
@@ -59,6 +60,7 @@ class RabbitBus:
         desk: Desk,
         has_store: bool = False,
         patient: bool = True,
+        for_worker: bool = False,
         time_to_come_back: timedelta = timedelta(seconds=10),
         idle: timedelta = timedelta(seconds=5),
         pulse: timedelta = timedelta(seconds=5),
@@ -69,7 +71,9 @@ class RabbitBus:
         self._idle = idle
         token = chance.token()
         self._io = IoThread()
-        self._sender = Sender(self._io, parameters, patient=patient)
+        if for_worker:
+            parameters = unhurried(parameters)
+        self._sender = Sender(self._io, parameters, patient=patient, for_worker=for_worker)
         self._taker = Taker(
             self._io, parameters, alive=worker_queue(token), redeclare=self._redeclare
         )

@@ -15,18 +15,16 @@ from typing import TypeVar
 
 import pika
 from pika.adapters.blocking_connection import BlockingChannel
+from pika.adapters.utils.connection_workflow import AMQPConnectorException
 from pika.exceptions import (
     AMQPConnectionError,
     AMQPError,
     ChannelClosedByBroker,
     ConnectionBlockedTimeout,
-    ConnectionClosedByBroker,
-    ProbableAccessDeniedError,
-    ProbableAuthenticationError,
     StreamLostError,
 )
 
-from headway.adapters.rabbitmq.connecting import full, words
+from headway.adapters.rabbitmq.connecting import full, refusal
 from headway.adapters.rabbitmq.tolerant import TolerantConnection
 from headway.core.errors import ConfigurationError
 
@@ -34,7 +32,6 @@ T = TypeVar("T")
 NOT_FOUND = 404
 LOCKED = 405
 DIFFERENT = 406
-_NOT_ALLOWED = 530
 _ACCESS_REFUSED = 403
 _PATIENCE = 10.0
 """Seconds to wait for a broker that has no memory or disk space left."""
@@ -117,25 +114,8 @@ class Desk:
         try:
             # Its way to take a connection of one's own; a global change would reach other people's.
             return pika.BlockingConnection(self._parameters, _impl_class=TolerantConnection)
-        except ProbableAuthenticationError:
-            raise ConfigurationError(
-                f"RabbitMQ at {self.address} does not accept the login of user "
-                f"{self._parameters.credentials.username!r}: check user and password in "
-                "HEADWAY_BUS, or RABBITMQ_USERNAME and RABBITMQ_PASSWORD"
-            ) from None
-        except (ProbableAccessDeniedError, ConnectionClosedByBroker) as error:
-            if isinstance(error, ConnectionClosedByBroker) and error.reply_code != _NOT_ALLOWED:
-                raise
-            raise ConfigurationError(
-                f"RabbitMQ at {self.address} has no virtual host "
-                f"{self._parameters.virtual_host!r} for this user: check the path in HEADWAY_BUS, "
-                "or RABBITMQ_VHOST, or create it (rabbitmqctl add_vhost, set_permissions)"
-            ) from None
-        except AMQPConnectionError as error:
-            raise ConnectionError(
-                f"RabbitMQ at {self.address} does not answer ({words(error)}): is it running, and "
-                "is HEADWAY_BUS, or RABBITMQ_HOST, right?"
-            ) from error
+        except (AMQPError, AMQPConnectorException, OSError) as error:
+            raise refusal(error, self._parameters) from error
 
     def _let_go(self) -> None:
         connection, self._connection = self._connection, None

@@ -29,6 +29,7 @@ def rabbitmq_parts(
     exchange: str = EXCHANGE,
     has_store: bool = False,
     patient: bool = True,
+    for_worker: bool = False,
     heartbeat: int = HEARTBEAT,
 ) -> RabbitParts:
     """Give the parts of one worker process; connections are made when they are first needed.
@@ -36,11 +37,20 @@ def rabbitmq_parts(
     `bus.close` lets go of all of them. `has_store`: there is one beside it; the queues that are
     declared remember that, for whoever decides about their letters without one. `patient`: what is
     published waits for a broker that has no memory or disk space left, however long it takes.
+    `for_worker`: it waits for a broker that cannot be reached, or refuses the login, as well: a
+    worker goes on when that is over, where others are told at once.
     """
     how = parameters(url, heartbeat)
     desk = Desk(how)
     bus = RabbitBus(
-        how, clock, chance, exchange=exchange, desk=desk, has_store=has_store, patient=patient
+        how,
+        clock,
+        chance,
+        exchange=exchange,
+        desk=desk,
+        has_store=has_store,
+        patient=patient,
+        for_worker=for_worker,
     )
     letters = RabbitLetters(how, bus.catalogue, clock, send=bus.send, publish=bus.publish)
     bus.before_close = letters.close

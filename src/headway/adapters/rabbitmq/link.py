@@ -11,7 +11,7 @@ import pika
 from pika.channel import Channel
 from pika.exceptions import StreamLostError
 
-from headway.adapters.rabbitmq.connecting import words
+from headway.adapters.rabbitmq.connecting import refusal, words
 from headway.adapters.rabbitmq.io import IoThread
 from headway.adapters.rabbitmq.reading import Connection
 from headway.core.secrets import hidden
@@ -32,6 +32,8 @@ class Link:
         purpose: What the log calls it.
         opened: Called with every new channel.
         lost: Called with the reason when a channel that was opened is gone.
+        refused: Called with the reason when there is no connection; True: it has told the callers,
+            and the log need not.
         unblocked: Called when the broker takes messages again.
     """
 
@@ -43,6 +45,7 @@ class Link:
         purpose: str,
         opened: Callable[[Channel], None],
         lost: Callable[[Exception], None],
+        refused: Callable[[Exception], bool] = lambda _reason: False,
         unblocked: Callable[[], None] = lambda: None,
     ) -> None:
         self._io = io
@@ -50,6 +53,7 @@ class Link:
         self._purpose = purpose
         self._opened = opened
         self._lost = lost
+        self._tell_refused = refused
         self._unblocked = unblocked
         self._connection: Connection | None = None
         self._channel: Channel | None = None
@@ -96,7 +100,8 @@ class Link:
         """Give up a connection that is there and does not do what it should."""
         connection = self._connection
         if connection is not None and connection.is_open:
-            self._again(connection, RuntimeError(why), "does not do what it should")
+            said = f"RabbitMQ at {self.address} does not do what it should: {why}"
+            self._again(connection, RuntimeError(why), said)
             connection.close()  # it may never answer; nobody listens to it any more
 
     def _connected(self, connection: pika.SelectConnection) -> None:
@@ -139,12 +144,18 @@ class Link:
             self._io.later(self._next_pause(), self._open_channel)
 
     def _disconnected(self, connection: pika.SelectConnection, reason: Exception) -> None:
-        self._again(connection, reason, "lost the connection")
+        said = f"RabbitMQ at {self.address} lost the connection: {words(reason)}"
+        self._again(connection, reason, said)
 
     def _refused(self, connection: pika.SelectConnection, reason: Exception) -> None:
-        self._again(connection, reason, "refuses the connection")
+        why = refusal(reason, self._parameters)
+        is_told = connection is self._connection and self._tell_refused(why)
+        self._again(connection, why, None if is_told else str(why))
 
-    def _again(self, connection: pika.SelectConnection, reason: Exception, what: str) -> None:
+    def _again(
+        self, connection: pika.SelectConnection, reason: Exception, said: str | None
+    ) -> None:
+        """Connect again after a pause; the log says why, if there is something to be said."""
         if connection is not self._connection:
             return
         if self._channel is not None:
@@ -156,15 +167,9 @@ class Link:
             self._closing()
             return
         pause = self._next_pause()
-        if self._gone_since is None:
+        if self._gone_since is None and said is not None:
             self._gone_since = time.monotonic()
-            _LOG.warning(
-                "RabbitMQ at %s: %s (%s): %s; trying again until it answers",
-                self.address,
-                what,
-                self._purpose,
-                hidden(words(reason)),
-            )
+            _LOG.warning("%s (%s); trying again until it answers", hidden(said), self._purpose)
         self._io.later(pause, self.connect)
 
     def _next_pause(self) -> float:

@@ -21,7 +21,7 @@ from headway.adapters.rabbitmq.refusing import (
     is_about_the_exchange,
     largest_body,
 )
-from headway.core.errors import BrokerFullError, UnsendableError
+from headway.core.errors import BrokerFullError, ConfigurationError, UnsendableError
 
 WINDOW = 1_000
 """Messages that may be on their way unconfirmed; after a lost connection so many are sent again."""
@@ -43,22 +43,33 @@ class Sender:
         io: Where it runs.
         parameters: Of the connection.
         patient: Wait for a broker that has no memory or disk space left, however long it takes.
+        for_worker: Wait for a broker that refuses the login too, as for one that is not there.
     """
 
     def __init__(
-        self, io: IoThread, parameters: pika.ConnectionParameters, *, patient: bool = True
+        self,
+        io: IoThread,
+        parameters: pika.ConnectionParameters,
+        *,
+        patient: bool = True,
+        for_worker: bool = False,
     ) -> None:
         self._io = io
         self._patient = patient
+        self._for_worker = for_worker
         self._link = Link(
             io,
             parameters,
             purpose="publishing",
             opened=self._opened,
             lost=self._lost,
+            refused=self._refused,
             unblocked=self._pump,
         )
         self._started = False
+        self._refusal: Exception | None = None
+        """Why there is no connection, if there was none at the last try."""
+        self._was_open = False
         self._channel: Channel | None = None
         self._next_tag = 1
         self._waiting: deque[Item] = deque()
@@ -157,7 +168,25 @@ class Sender:
     def _confirming(self, channel: Channel, _frame: object) -> None:
         self._channel = channel
         self._next_tag = 1
+        self._refusal, self._was_open = None, True
         self._pump()
+
+    def _refused(self, reason: Exception) -> bool:
+        """Tell callers at once that there is no connection; False: they go on waiting.
+
+        Workers do, and others do for a broker that was there before: it may be restarting.
+        """
+        self._refusal = reason
+        is_definite = isinstance(reason, ConfigurationError)
+        if self._for_worker or (self._was_open and not is_definite):
+            return False
+        waiting = {id(batch): batch for batch, _, _ in self._waiting}.values()
+        for batch in waiting:
+            # Whether what was sent before is stored, this broker does not say any more.
+            is_unsent = is_definite and not batch.is_sent
+            batch.fail(reason if is_unsent else NotPublishedError(f"{reason}; not published"))
+        self._waiting.clear()
+        return True
 
     def _lost(self, reason: Exception) -> None:
         self._channel = None
@@ -197,10 +226,8 @@ class Sender:
         self._timer = None
         since = time.monotonic() - _PATIENCE
         if self._channel is None:
-            error = NotPublishedError(
-                f"RabbitMQ at {self._link.address} is away: not published; is it running, and is "
-                "HEADWAY_BUS, or RABBITMQ_HOST, right?"
-            )
+            why = self._refusal or f"RabbitMQ at {self._link.address} lost the connection"
+            error = NotPublishedError(f"{why}; not published")
             self._fail(late(self._waiting, since), error)
         elif not self._patient and (self._link.blocked_since or since) < since:
             self._fail_blocked(since)

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TypeVar
 
+from headway.apps.cli.refusals import UnavailableError
 from headway.assembly.engine import open_engine
 from headway.assembly.settings import EngineSettings, engine_settings
 from headway.core.engine_url import SqliteUrl
@@ -59,10 +60,10 @@ def on_engine(bus: str | None, body: Callable[[Engine], Awaitable[T]], *, store:
         raise unreachable(meant, error) from error
 
 
-def unreachable(meant: EngineSettings, error: ConnectionError) -> ConfigurationError:
-    """Say by which setting somebody is named who does not answer: the bus, or the store."""
+def unreachable(meant: EngineSettings, error: ConnectionError) -> UnavailableError:
+    """Name the setting of what does not answer: the bus, or the store."""
     said, store = str(error), hidden(meant.store_url)
     # Each names in its errors whom it could not reach.
     is_store = meant.store is not None and bool(store) and store in said
     name, url = (meant.store_name, store) if is_store else (meant.name, hidden(meant.url))
-    return ConfigurationError(f"{name}={url!r} cannot be used: {said.removeprefix(f'{url}: ')}")
+    return UnavailableError(f"{name}={url!r} cannot be used: {said.removeprefix(f'{url}: ')}")

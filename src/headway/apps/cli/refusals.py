@@ -5,7 +5,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from headway.apps.cli.codes import CANNOT_GO_ON
+from headway.apps.cli.codes import CANNOT_GO_ON, UNAVAILABLE
 from headway.core.errors import ConfigurationError
 from headway.core.extras import cure
 
@@ -15,6 +15,10 @@ _EXTRA_OF = {
 }
 
 
+class UnavailableError(Exception):
+    """A bus or a store does not answer; the message names its setting."""
+
+
 @contextmanager
 def said_in_one_line() -> Iterator[None]:
     """Say what a person can mend in one line, and end the process; the rest is raised."""
@@ -22,6 +26,8 @@ def said_in_one_line() -> Iterator[None]:
         yield
     except ConfigurationError as error:
         _refuse(str(error))
+    except UnavailableError as error:
+        _refuse(str(error), UNAVAILABLE)
     except sqlite3.Error as error:
         which = "".join(f" ({note})" for note in getattr(error, "__notes__", ()))
         _refuse(f"the database cannot be used: {error}{which}")
@@ -31,6 +37,6 @@ def said_in_one_line() -> Iterator[None]:
         _refuse(f"this command needs {missing.name}: {cure(_EXTRA_OF[missing.name])}")
 
 
-def _refuse(why: str) -> None:
+def _refuse(why: str, code: int = CANNOT_GO_ON) -> None:
     sys.stderr.write(f"headway: {why}\n")
-    sys.exit(CANNOT_GO_ON)
+    sys.exit(code)

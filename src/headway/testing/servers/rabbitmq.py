@@ -81,6 +81,11 @@ class RabbitMQ(Server):
         self._ask("PUT", f"/api/permissions/{vhost}/{name}", rights)
         return url.replace(_LOGIN, f"{name}:{name}")
 
+    def set_password(self, url: str, password: str) -> None:
+        """Change the password of the user that a URL names."""
+        name = url.partition("://")[2].partition(":")[0]
+        self._ask("PUT", f"/api/users/{name}", json.dumps({"password": password, "tags": ""}))
+
     def set_policy(self, vhost_url: str, pattern: str, **definition: int) -> None:
         """Set a policy for the queues whose names match, as an operator does."""
         vhost = vhost_url.rpartition("/")[2]
