@@ -20,6 +20,7 @@ LACKS = frozenset(
         Capability.OLD_PLACE,
         Capability.FIRST_SEEN,
         Capability.PARKING,
+        Capability.ATOMIC_PUBLISH,
         Capability.ONE_COMMIT,
         Capability.ACCEPTED,
         Capability.WORKERS,

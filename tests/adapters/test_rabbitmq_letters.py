@@ -11,11 +11,10 @@ import pytest
 from headway.adapters.rabbitmq import looks, scanning
 from headway.adapters.rabbitmq.engine import RabbitParts, rabbitmq_parts
 from headway.adapters.rabbitmq.scanning import QueueHeldError
-from headway.adapters.rabbitmq.sending import NotPublishedError
 from headway.adapters.rabbitmq.topology import CATALOGUE
 from headway.adapters.system.chance import SystemChance
 from headway.core.action import Reason
-from headway.core.errors import ConfigurationError, LetterGoneError
+from headway.core.errors import ConfigurationError, LetterGoneError, NotPublishedError
 from headway.core.letter import Letter
 from headway.ports.bus import Message
 from headway.runtime.failed import FailedQueues

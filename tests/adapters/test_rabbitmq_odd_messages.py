@@ -16,12 +16,11 @@ from pika import frame
 from headway.adapters.rabbitmq import headers
 from headway.adapters.rabbitmq.arriving import delivery_of, due_later
 from headway.adapters.rabbitmq.outgoing import DIRECT, Outgoing
-from headway.adapters.rabbitmq.sending import NotPublishedError
 from headway.adapters.rabbitmq.sources import Arrived
 from headway.adapters.rabbitmq.tolerant import frame_of, properties_of
 from headway.adapters.rabbitmq.writing import SHORTEST_CASE_FILE, apart, read
 from headway.core.catalogue import EVERYTHING
-from headway.core.errors import UnsendableError
+from headway.core.errors import NotPublishedError, UnsendableError
 from headway.core.failure import Verdict
 from headway.core.letter import Letter, kept
 from headway.ports.bus import HandedBack

@@ -9,8 +9,7 @@ import pytest
 
 from headway.adapters.rabbitmq import desk, scanning, sending
 from headway.adapters.rabbitmq.engine import RabbitParts
-from headway.adapters.rabbitmq.sending import NotPublishedError
-from headway.core.errors import BrokerFullError, ConfigurationError
+from headway.core.errors import BrokerFullError, ConfigurationError, NotPublishedError
 from headway.testing.conformance.examples import ORDERS, QUEUES, letters_for, message
 from headway.testing.servers import RabbitMQ
 from tests.adapters.rabbitmq_engine import RabbitEngineHarness
@@ -84,7 +83,7 @@ async def test_whoever_does_not_wait_for_a_full_broker_is_told(
     try:
         async with asyncio.timeout(20):
             # The broker says so when it has been sent something.
-            with pytest.raises(NotPublishedError, match=r"memory or disk alarm.*nobody knows"):
+            with pytest.raises(NotPublishedError, match=r"memory or disk alarm.*is not known"):
                 await bus.publish([message("a")])
             with pytest.raises(BrokerFullError, match=r"memory or disk alarm.*nothing was publ"):
                 await bus.publish([message("b")])

@@ -1,5 +1,7 @@
 """Commands on a broker that cannot be used: each cause has its own words, told at once."""
 
+import asyncio
+import json
 import socket
 import threading
 import time
@@ -9,6 +11,7 @@ from contextlib import closing, contextmanager, suppress
 import pytest
 from typer.testing import CliRunner
 
+from headway import Event, Service, Work, connect
 from headway.apps.cli.commands import app
 from headway.apps.cli.refusals import said_in_one_line
 from headway.testing.servers import RabbitMQ
@@ -139,3 +142,32 @@ def test_commands_that_only_look_are_told_the_same(
             CliRunner().invoke(app, [*words, "--bus", url], catch_exceptions=False)
         assert end.value.code == code
         assert said in capsys.readouterr().err
+
+
+async def test_many_events_of_which_one_cannot_be_sent_say_how_many_are_published(
+    rabbitmq_server: RabbitMQ, rabbitmq_vhost: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shop = Service("shop")
+
+    @shop.on("Order")
+    async def take(event: Event, work: Work) -> None:
+        """Runs elsewhere."""
+
+    async with connect(rabbitmq_vhost) as headway:
+        await headway.declare(shop)
+    lines = ["{}", "{}", json.dumps({"large": "x" * 20_000}), "{}"]
+    rabbitmq_server.limit_messages(10_000)
+    words = ["publish", "Order", "-", "--bus", rabbitmq_vhost]
+
+    def publish() -> object:
+        with pytest.raises(SystemExit) as end, said_in_one_line():
+            CliRunner().invoke(app, words, input="\n".join(lines), catch_exceptions=False)
+        return end.value.code
+
+    try:
+        assert await asyncio.to_thread(publish) == WRONG_SETTINGS
+    finally:
+        rabbitmq_server.limit_messages()
+    said = capsys.readouterr().err
+    assert "a message for 'order' cannot be sent" in said
+    assert "; 2 of 4 events were published" in said

@@ -54,7 +54,7 @@ class BrokerSite(Site):
     async def publishing(self) -> AsyncIterator[Publish]:
         """Publish more than once over one connection."""
         from headway.adapters.rabbitmq.engine import rabbitmq_parts  # noqa: PLC0415
-        from headway.adapters.rabbitmq.sending import NotPublishedError  # noqa: PLC0415
+        from headway.core.errors import NotPublishedError  # noqa: PLC0415
 
         parts = rabbitmq_parts(self.url, CLOCK, CHANCE)
 

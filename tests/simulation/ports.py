@@ -26,6 +26,8 @@ class FaultyBus:
     def __init__(self, process: Process, seen: list[Delivery]) -> None:
         self._process = process
         self._bus = process.bus
+        self.atomic_publish = process.bus.atomic_publish
+        self.finds_parked = process.bus.finds_parked
         self._faults = process.disks.faults
         self._state = process.disks.state
         self._seen = seen
@@ -38,7 +40,7 @@ class FaultyBus:
         return await self._process.step(
             "publish",
             lambda: self._bus.publish(messages),
-            # Stricter than the port, which promises all or none: brokers do not.
+            # As a bus without `atomic_publish` does.
             half=None if self._state.recognises else lambda: self._bus.publish(some),
             about=" ".join(f"{each.event_type}:{_short(each.travel)}" for each in messages),
         )

@@ -37,9 +37,17 @@ class Connection:
         """
         return await self._publisher.publish(event_type, data, event_id=event_id, version=version)
 
-    async def publish_all(self, events: Sequence[tuple[str, Any]]) -> int:
-        """Publish events, each a type and its data, in one commit: all of them, or none."""
-        return await self._publisher.publish_all(events)
+    async def publish_all(
+        self, events: Sequence[tuple[str, Any]], *, event_ids: Sequence[str] | None = None
+    ) -> int:
+        """Publish events, each a type and its data; when it returns, all are stored.
+
+        On SQLite in one commit: all of them, or none. On RabbitMQ each is stored by itself: if this
+        raises, `stored` of the error has the positions of those that are stored, and the others may
+        be. Give `event_ids`, one for each event, and publish all of them again: what was stored
+        before is recognised by its id.
+        """
+        return await self._publisher.publish_all(events, event_ids=event_ids)
 
     async def declare(self, *services: Service) -> None:
         """Make the queues of services, so that events can be published before they first run."""

@@ -13,6 +13,7 @@ HeadwayError
 ├── LetterGoneError           the letter after which to go on is not in its queue any more
 ├── HandlerTimeoutError       a handler took longer than its subscription allows
 ├── MalformedEventError       these bytes are no event
+├── NotPublishedError         publishing ended before everything was known to be stored
 ├── OutcomeUnknownError       a commit was sent and nobody could be asked whether it took effect
 ├── TransactionEndedError     the body ended the transaction itself
 ├── TransactionRolledBackError   the database answered COMMIT with a rollback
@@ -39,6 +40,13 @@ class AlreadyStoredError(HeadwayError):
         super().__init__(
             f"operation {operation_id!r} was stored by an earlier call with the same token"
         )
+
+
+class _PublishError(HeadwayError):
+    """Publishing several messages failed."""
+
+    stored: frozenset[int] = frozenset()
+    """Positions of the messages that are known to be stored all the same."""
 
 
 class BrokerFullError(HeadwayError, ConnectionError):
@@ -141,6 +149,15 @@ class MalformedEventError(HeadwayError, ValueError):
     """Bytes that are no event; the message says why."""
 
 
+class NotPublishedError(_PublishError, ConnectionError):
+    """The bus went away, or refused, before everything was known to be stored.
+
+    Of several that were published together, `stored` names those that are, by their positions.
+    Of the others nothing is known. Publish again under the same event ids: done-records recognise
+    what was stored.
+    """
+
+
 class OutcomeUnknownError(HeadwayError):
     """A COMMIT was sent, the connection was lost, and the database could not be asked again.
 
@@ -204,8 +221,12 @@ class UnroutableEventError(HeadwayError):
         )
 
 
-class UnsendableError(HeadwayError, ValueError):
-    """A message that the bus never takes: it is too large, or holds what cannot be written."""
+class UnsendableError(_PublishError, ValueError):
+    """A message that the bus never takes: it is too large, or holds what cannot be written.
+
+    Of several that were published together, `stored` names those that are stored all the same, by
+    their positions. Nothing is known of the others.
+    """
 
 
 class UnstorableError(HeadwayError, ValueError):

@@ -73,7 +73,7 @@ class Later:
 
 @dataclass(frozen=True, slots=True)
 class Parked:
-    """As `Later`, counted as parked; `resume` makes it due at once."""
+    """As `Later`, counted as parked; `resume` makes it due at once, where `finds_parked`."""
 
     due: datetime
     travel: Travel
@@ -96,15 +96,26 @@ Then = Done | Later | Parked | HandedBack
 class Bus(Protocol):
     """Where events wait and are taken. One object for each worker process."""
 
+    atomic_publish: bool
+    """True: `publish` stores all messages or none. False: each is stored by itself."""
+    finds_parked: bool
+    """True: `resume` makes parked events due at once. False: they come when they are due."""
+
     async def open(self, queues: Sequence[Queue]) -> None:
         """Declare queues and what they take; safe to repeat. Nothing is taken from others."""
         ...
 
     async def publish(self, messages: Sequence[Message]) -> Sequence[int]:
-        """Store messages, all or none; for each, say how many queues took it.
+        """Store messages; for each, say how many queues took it. 0: no queue takes this type.
 
-        0: nobody takes this type. A message straight to a queue that was never declared raises
-        ConfigurationError.
+        Nothing is sent if the engine knows beforehand that one of them cannot be stored. A message
+        straight to a queue that was never declared raises ConfigurationError, one that cannot be
+        written UnsendableError.
+
+        With `atomic_publish`, an error means that nothing was stored, or with an engine that went
+        away during the commit, that everything was. Without it, an error has the positions of what
+        is stored (`UnsendableError.stored`, `NotPublishedError.stored`), and of the rest nothing
+        is known. Callers publish all of it again under the same ids, which done-records recognise.
         """
         ...
 
@@ -123,7 +134,7 @@ class Bus(Protocol):
         ...
 
     async def resume(self, queue: str) -> int:
-        """Make what is parked in a queue due at once; say how many."""
+        """Make what is parked in a queue due at once; say how many. Without `finds_parked`, 0."""
         ...
 
     async def proven(self) -> datetime | None:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+from headway.core.errors import ConfigurationError
 from headway.core.event import FIRST_GENERATION, Event, encode, new_event_id, short_name
 from headway.core.routing import checked_name
 from headway.core.travel import Travel, instant
@@ -31,11 +32,22 @@ class Publisher:
         (count,) = await self._bus.publish([self._message(event_type, data, event_id, version)])
         return count
 
-    async def publish_all(self, events: Sequence[tuple[str, Any]]) -> int:
-        """Publish many events, each a type and its data, in one commit: all of them, or none."""
+    async def publish_all(
+        self, events: Sequence[tuple[str, Any]], *, event_ids: Sequence[str] | None = None
+    ) -> int:
+        """Publish many events, each a type and its data."""
+        if event_ids is not None and len(event_ids) != len(events):
+            raise ConfigurationError(
+                f"Invalid event_ids: {len(event_ids)} ids for {len(events)} events. Give one for "
+                "each event, in the same order."
+            )
+        names: Sequence[str | None] = [None] * len(events) if event_ids is None else event_ids
         return sum(
             await self._bus.publish(
-                [self._message(event_type, data) for event_type, data in events]
+                [
+                    self._message(event_type, data, name)
+                    for (event_type, data), name in zip(events, names, strict=True)
+                ]
             )
         )
 

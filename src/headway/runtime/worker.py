@@ -272,8 +272,9 @@ class Worker:
             return
         for back in recovery.health.succeeded(subscription.event_type, now):
             self._tell(back)
-            resume = partial(self._engine.bus.resume, subscription.queue)
-            self._put_aside(asyncio.create_task(self._persistent.ask("resume a queue", resume)))
+            if self._engine.bus.finds_parked:
+                resume = partial(self._engine.bus.resume, subscription.queue)
+                self._put_aside(asyncio.create_task(self._persistent.ask("resume a queue", resume)))
 
     def _unhandled(self, ending: Ending) -> None:
         """An event ended otherwise, or not at all."""

@@ -13,6 +13,9 @@ from headway.ports.clock import Clock
 class MemoryBus:
     """Takes from the state under tokens; what it takes is its own until it is settled or gone."""
 
+    atomic_publish = True
+    finds_parked = True
+
     def __init__(self, state: State, clock: Clock, chance: Chance) -> None:
         self._state = state
         self._clock = clock

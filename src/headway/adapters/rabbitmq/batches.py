@@ -2,9 +2,10 @@
 
 import asyncio
 import time
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 
 from headway.adapters.rabbitmq.outgoing import Outgoing
+from headway.core.errors import NotPublishedError
 
 _FORGIVEN = 3
 
@@ -14,17 +15,26 @@ class Batch:
 
     __slots__ = (
         "error",
+        "frames",
         "future",
         "is_sent",
         "left",
         "loop",
         "losses",
+        "messages",
+        "refused",
         "routed",
         "waits_since",
         "withdrawn",
     )
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, messages: Sequence[Outgoing]) -> None:
+        count = len(messages)
+        self.messages = messages
+        self.frames: dict[int, bytes] | None = None
+        """What can be sent, by position; None: it is not known yet whether all of them can be."""
+        self.refused: set[int] = set()
+        """Positions of those that the broker did not store."""
         self.loop = asyncio.get_running_loop()
         self.future: asyncio.Future[list[bool]] = self.loop.create_future()
         self.left = count
@@ -47,6 +57,14 @@ class Batch:
         if not self.left:
             self.loop.call_soon_threadsafe(self._answer)
 
+    def stored(self, unknown: Collection[int] = ()) -> frozenset[int]:
+        """Give the positions of what a queue took, if all but the unknown ones were answered."""
+        return frozenset(
+            index
+            for index, routed in enumerate(self.routed)
+            if routed and index not in self.refused and index not in unknown
+        )
+
     def fail(self, error: Exception) -> None:
         self.withdrawn = True
         self.error = error
@@ -56,6 +74,8 @@ class Batch:
         if self.future.done():
             return
         if self.error is not None:
+            if not self.withdrawn and isinstance(self.error, NotPublishedError):
+                self.error.stored = self.stored()
             self.future.set_exception(self.error)
         else:
             self.future.set_result(self.routed)

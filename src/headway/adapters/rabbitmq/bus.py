@@ -50,6 +50,9 @@ _BETWEEN_DECLARATIONS = timedelta(seconds=10)
 class RabbitBus:
     """Takes over one connection, publishes over another, and asks over the desk's."""
 
+    atomic_publish = False
+    finds_parked = False
+
     def __init__(
         self,
         parameters: pika.ConnectionParameters,
@@ -285,7 +288,7 @@ class RabbitBus:
         await asyncio.wait({noting}, timeout=_NOTED_WITHIN)
 
     async def resume(self, queue: str) -> int:  # noqa: ARG002 (of the port)
-        """Parked events come back by themselves, when their probe is due."""
+        """A broker finds nothing in its queues: parked events come when they are due."""
         return 0
 
     async def proven(self) -> datetime | None:

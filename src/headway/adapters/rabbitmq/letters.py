@@ -21,10 +21,14 @@ from headway.adapters.rabbitmq.catalogue import Catalogue
 from headway.adapters.rabbitmq.looking import Found, Look
 from headway.adapters.rabbitmq.looks import Looks, Send
 from headway.adapters.rabbitmq.scanning import QueueHeldError
-from headway.adapters.rabbitmq.sending import NotPublishedError
 from headway.adapters.rabbitmq.session import LostError, Session
 from headway.adapters.rabbitmq.writing import SHORTEST_CASE_FILE, apart, stored, written_at
-from headway.core.errors import ConfigurationError, LetterGoneError, UnsendableError
+from headway.core.errors import (
+    ConfigurationError,
+    LetterGoneError,
+    NotPublishedError,
+    UnsendableError,
+)
 from headway.core.letter import Letter
 from headway.ports.bus import Message
 from headway.ports.clock import Clock

@@ -4,10 +4,9 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 
 from headway.adapters.rabbitmq.outgoing import Outgoing
-from headway.adapters.rabbitmq.sending import NotPublishedError
 from headway.adapters.rabbitmq.suspects import Held
 from headway.adapters.rabbitmq.taking import Taker
-from headway.core.errors import UnsendableError
+from headway.core.errors import NotPublishedError, UnsendableError
 from headway.ports.bus import Delivery
 
 _LOG = logging.getLogger("headway")

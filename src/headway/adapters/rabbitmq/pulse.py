@@ -14,7 +14,7 @@ import pika
 from headway.adapters.rabbitmq.consuming import Consumers
 from headway.adapters.rabbitmq.io import IoThread
 from headway.adapters.rabbitmq.outgoing import DIRECT, Outgoing
-from headway.adapters.rabbitmq.sending import NotPublishedError
+from headway.core.errors import NotPublishedError
 from headway.ports.clock import Clock
 
 _LOG = logging.getLogger("headway")

@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import takewhile
 
@@ -21,7 +21,12 @@ from headway.adapters.rabbitmq.refusing import (
     is_about_the_exchange,
     largest_body,
 )
-from headway.core.errors import BrokerFullError, ConfigurationError, UnsendableError
+from headway.core.errors import (
+    BrokerFullError,
+    ConfigurationError,
+    NotPublishedError,
+    UnsendableError,
+)
 
 WINDOW = 1_000
 """Messages that may be on their way unconfirmed; after a lost connection so many are sent again."""
@@ -30,10 +35,7 @@ _PATIENCE = 10.0
 without memory, where that is not waited for however long it takes."""
 _LOOK_EVERY = 1.0
 _LONGEST_REASON = 300
-
-
-class NotPublishedError(ConnectionError):
-    """The broker was away, or refused: whether anything was stored is not known."""
+_UNKNOWN = "whether all that was sent is stored is not known"
 
 
 class Sender:
@@ -89,8 +91,8 @@ class Sender:
         """Publish, and wait until all are stored; for each, say whether any queue took it."""
         if not messages:
             return []
-        batch = Batch(len(messages))
-        self._io.call(partial(self._put, batch, messages))
+        batch = Batch(messages)
+        self._io.call(partial(self._put, batch))
         try:
             return await batch.future
         except asyncio.CancelledError:
@@ -106,12 +108,12 @@ class Sender:
 
     # On the I/O thread
 
-    def _put(self, batch: Batch, messages: Sequence[Outgoing]) -> None:
+    def _put(self, batch: Batch) -> None:
         if not self._started:
             self._started = True
             self._link.connect()
         self._watch()
-        self._waiting.extend([(batch, index, one) for index, one in enumerate(messages)])
+        self._waiting.extend([(batch, index, one) for index, one in enumerate(batch.messages)])
         self._pump()
 
     def _withdraw(self, batch: Batch) -> None:
@@ -123,18 +125,34 @@ class Sender:
         if channel is None or not channel.is_open or self._link.blocked:
             return  # what is not written while the broker takes nothing can be withdrawn
         written: list[bytes] = []
+        number = channel.channel_number
         while self._waiting and len(unconfirmed) < (1 if self._alone else WINDOW):
             item = self._waiting.popleft()
+            batch, index, message = item
+            frames = self._prepare(batch, number) if batch.frames is None else batch.frames
+            if frames is None:
+                continue
             try:
-                written.append(self._written(item[2], channel.channel_number))
+                written.append(frames.pop(index, b"") or self._written(message, number))
             except UnwritableError as error:
                 self._refuse(item, str(error))
                 continue
             # Before it is sent: if the connection is lost over it, it is sent again.
             unconfirmed[self._next_tag] = item
-            item[0].is_sent = True
+            batch.is_sent = True
             self._next_tag += 1
         channel.connection.write(written)
+
+    def _prepare(self, batch: Batch, channel: int) -> dict[int, bytes] | None:
+        """Write the frames of a batch; None: one of its messages has none, and none is sent."""
+        batch.frames = frames = {}
+        for index, message in enumerate(batch.messages):
+            try:
+                frames[index] = self._written(message, channel)
+            except UnwritableError as error:
+                self._refuse((batch, index, message), str(error))
+                return None
+        return frames
 
     def _written(self, message: Outgoing, channel: int) -> bytes:
         size, largest = len(message.body), self._largest
@@ -146,7 +164,8 @@ class Sender:
         """Fail a batch for good: one of its messages can never be sent."""
         if self._alone:
             self._alone -= 1
-        batch, _, message = item
+        batch, index, message = item
+        batch.refused.add(index)
         self._fail(
             [batch],
             UnsendableError(
@@ -156,8 +175,14 @@ class Sender:
         )
 
     def _fail(self, batches: Sequence[Batch], error: Exception) -> None:
+        """Fail batches, each with an error that says what of it is stored."""
         for batch in batches:
-            batch.fail(error)
+            own = type(error)(*error.args)
+            if batch.is_sent and isinstance(own, NotPublishedError | UnsendableError):
+                open_ones = [*self._waiting, *self._unconfirmed.values()]
+                unknown = {index for other, index, _ in open_ones if other is batch}
+                own.stored = batch.stored(unknown)
+            batch.fail(own)
         self._waiting = deque(item for item in self._waiting if not item[0].withdrawn)
 
     def _opened(self, channel: Channel) -> None:
@@ -180,13 +205,19 @@ class Sender:
         is_definite = isinstance(reason, ConfigurationError)
         if self._for_worker or (self._was_open and not is_definite):
             return False
-        waiting = {id(batch): batch for batch, _, _ in self._waiting}.values()
-        for batch in waiting:
-            # Whether what was sent before is stored, this broker does not say any more.
-            is_unsent = is_definite and not batch.is_sent
-            batch.fail(reason if is_unsent else NotPublishedError(f"{reason}; not published"))
-        self._waiting.clear()
+        self._fail_away({id(batch): batch for batch, _, _ in self._waiting}.values(), reason)
         return True
+
+    def _fail_away(self, batches: Iterable[Batch], reason: Exception) -> None:
+        """Fail batches because there is no connection."""
+        for batch in batches:
+            if batch.is_sent:
+                error: Exception = NotPublishedError(f"{reason}; {_UNKNOWN}")
+            elif isinstance(reason, ConfigurationError) and not self._for_worker:
+                error = reason
+            else:
+                error = NotPublishedError(f"{reason}; nothing was published")
+            self._fail([batch], error)
 
     def _lost(self, reason: Exception) -> None:
         self._channel = None
@@ -201,6 +232,8 @@ class Sender:
         for batch, _, _ in again:
             batch.lost()
         self._waiting.extendleft(reversed(again))
+        for batch, _, _ in self._waiting:
+            batch.frames = batch.frames and {}  # those were for the channel that is gone
         self._watch()
 
     def _blame(self, item: Item, reason: Exception) -> None:
@@ -226,9 +259,8 @@ class Sender:
         self._timer = None
         since = time.monotonic() - _PATIENCE
         if self._channel is None:
-            why = self._refusal or f"RabbitMQ at {self._link.address} lost the connection"
-            error = NotPublishedError(f"{why}; not published")
-            self._fail(late(self._waiting, since), error)
+            lost = ConnectionError(f"RabbitMQ at {self._link.address} lost the connection")
+            self._fail_away(late(self._waiting, since), self._refusal or lost)
         elif not self._patient and (self._link.blocked_since or since) < since:
             self._fail_blocked(since)
         if self._channel is None or self._waiting or self._unconfirmed:
@@ -243,7 +275,7 @@ class Sender:
         )
         self._fail(
             [batch for batch in batches if batch.is_sent],
-            NotPublishedError(f"{what}; nobody knows whether what was sent before is stored"),
+            NotPublishedError(f"{what}; {_UNKNOWN}"),
         )
 
     def _confirmed(self, frame: pika.frame.Method) -> None:
@@ -258,15 +290,21 @@ class Sender:
             if item is None:
                 continue
             if refused:
-                item[0].error = NotPublishedError(
-                    f"RabbitMQ at {self._link.address} refused a message for "
-                    f"{item[2].routing_key!r}: its queue is full or has no leader"
-                )
+                self._nacked(item)
             item[0].one_less()
             if self._alone:
                 self._alone -= 1
         if self._waiting:
             self._pump()
+
+    def _nacked(self, item: Item) -> None:
+        """Fail a batch when all its messages are answered: the broker did not store this one."""
+        batch, index, message = item
+        batch.refused.add(index)
+        batch.error = NotPublishedError(
+            f"RabbitMQ at {self._link.address} refused a message for "
+            f"{message.routing_key!r}: its queue is full or has no leader"
+        )
 
     def _returned(
         self,

@@ -19,8 +19,8 @@ from pika.exceptions import ChannelClosedByBroker
 from headway.adapters.rabbitmq import journal
 from headway.adapters.rabbitmq.desk import LOCKED, Desk, is_refused
 from headway.adapters.rabbitmq.outgoing import DIRECT, Outgoing
-from headway.adapters.rabbitmq.sending import NotPublishedError
 from headway.adapters.rabbitmq.topology import worker_queue
+from headway.core.errors import NotPublishedError
 from headway.ports.bus import Delivery
 from headway.ports.clock import Clock
 

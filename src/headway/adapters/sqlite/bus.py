@@ -19,6 +19,9 @@ _PROOF = "select 1 from headway_queues"
 class SqliteBus:
     """Takes under the token of its worker, which beats for as long as the process lives."""
 
+    atomic_publish = True
+    finds_parked = True
+
     def __init__(
         self,
         *,

@@ -1,7 +1,7 @@
 """What `headway publish` sends: read, checked, and stored when it says so."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import NoReturn
 
 import msgspec
@@ -9,10 +9,11 @@ import typer
 
 from headway.apps.cli.codes import NOT_AS_PROMISED
 from headway.apps.cli.engines import is_there, on_engine
+from headway.apps.cli.refusals import UnavailableError
 from headway.apps.cli.screen import bar, many, say_on_ctrl_c
 from headway.assembly.retrying import CHANCE, CLOCK
 from headway.assembly.settings import bus_url
-from headway.core.errors import ConfigurationError
+from headway.core.errors import ConfigurationError, NotPublishedError, UnsendableError
 from headway.core.event import new_event_id
 from headway.core.routing import checked_name
 from headway.core.secrets import hidden
@@ -50,26 +51,47 @@ def publish_events(
         if len(bodies) == 1:
             taken = await publisher.publish(event_type, msgspec.Raw(bodies[0]), event_id=named)
             return
-        for start in range(0, len(bodies), _AT_ONCE):
-            some = [(event_type, msgspec.Raw(body)) for body in bodies[start : start + _AT_ONCE]]
-            taken += await publisher.publish_all(some)
-            if not taken:
-                return
-            done += len(some)
+        async for number, took in _in_groups(publisher, event_type, bodies):
+            done, taken = done + number, taken + took
             move(done, len(bodies))
 
-    with say_on_ctrl_c(lambda: _how_far(named, done, len(bodies))), bar("publishing") as move:
-        on_engine(bus, send, store=False)
+    try:
+        with say_on_ctrl_c(lambda: _how_far(named, done, len(bodies))), bar("publishing") as move:
+            on_engine(bus, send, store=False)
+    except UnavailableError as error:
+        raise UnavailableError(f"{error}{_stored(done, len(bodies))}") from error
+    except UnsendableError as error:
+        raise ConfigurationError(f"{error}{_stored(done, len(bodies))}") from error
     if not taken:
         _nobody_takes(event_type, bus)
     which = f"event {shown(named)}" if len(bodies) == 1 else many(len(bodies), "event")
     typer.echo(f"Published {which} to {many(taken // len(bodies), 'queue')}.")
 
 
+async def _in_groups(
+    publisher: Publisher, event_type: str, bodies: Sequence[bytes]
+) -> AsyncIterator[tuple[int, int]]:
+    """Publish in groups; of each, say how many are stored, and how many queues took them."""
+    for start in range(0, len(bodies), _AT_ONCE):
+        group = [(event_type, msgspec.Raw(body)) for body in bodies[start : start + _AT_ONCE]]
+        try:
+            took = await publisher.publish_all(group)
+        except (NotPublishedError, UnsendableError) as error:
+            yield len(error.stored), 0
+            raise
+        if not took:
+            return
+        yield len(group), took
+
+
 def _how_far(named: str, done: int, of: int) -> str:
     if of == 1:
         return f"event {shown(named)} may have been published, or not"
     return f"{done} of {many(of, 'event')} were published, and perhaps the next few"
+
+
+def _stored(done: int, of: int) -> str:
+    return f"; {done} of {many(of, 'event')} were published" if done else ""
 
 
 def read_many(given: bytes, where: str) -> Sequence[bytes]:

@@ -71,6 +71,13 @@ class PublishingConformance:
         assert "no.such.queue" in str(error)
         await nothing_due(harness, engine)
 
+    async def test_a_bus_says_whether_it_stores_all_or_nothing(
+        self, harness: EngineHarness
+    ) -> None:
+        """What it knows beforehand keeps all of them back in any case, as above."""
+        engine = await opened(harness)
+        assert engine.bus.atomic_publish is (Capability.ATOMIC_PUBLISH not in harness.lacks)
+
     async def test_what_was_published_outlives_its_publisher(self, harness: EngineHarness) -> None:
         first, second = await opened(harness), await opened(harness)
         await publish(first, "a", "b")

@@ -119,3 +119,18 @@ class SettlingConformance:
         await nothing_due(harness, engine, ORDERS.name, MAILS.name)
         assert await other.bus.resume(ORDERS.name) == 0
         assert await other.bus.resume(MAILS.name) == 1
+
+    async def test_a_bus_that_finds_no_parked_events_says_so_and_gives_them_when_they_are_due(
+        self, harness: EngineHarness
+    ) -> None:
+        engine = await opened(harness)
+        assert engine.bus.finds_parked is (Capability.PARKING not in harness.lacks)
+        await publish(engine, "a")
+        delivery = await take_one(harness, engine)
+        due = harness.clock.now() + 5 * harness.moment
+        await engine.bus.settle([(delivery, Parked(due, delivery.travel))])
+        assert await engine.bus.resume(ORDERS.name) == int(engine.bus.finds_parked)
+        if not engine.bus.finds_parked:
+            await nothing_due(harness, engine)
+        assert operations(await take(harness, engine, 1)) == ["a"]
+        assert engine.bus.finds_parked or harness.clock.now() >= due
