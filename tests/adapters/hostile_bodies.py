@@ -136,7 +136,7 @@ SETTINGS = [
     "drop table headway_items",
     "alter table headway_items rename to lost",
     "alter table HEADWAY_ITEMS add column mine",
-    "drop index headway_done_at",
+    "drop index headway_done_over",
     "create index mine on headway_items (body)",
     "create table headway_mine (x)",
     "create temp table headway_items (x)",

@@ -13,7 +13,7 @@ from headway.core.action import Reason
 from headway.core.facts import Fact
 from headway.core.metric import Metric
 from headway.core.metrics import EVENTS, PLACES
-from headway.ports.places import Count, QueueCount
+from headway.ports.places import Depths, QueueCount
 from headway.testing.clock import VirtualClock
 from tests.adapters.event_facts import (
     ALL,
@@ -153,7 +153,7 @@ class Engine:
 
     def __init__(self, clock: VirtualClock) -> None:
         self.up = True
-        self.count_of = Count(
+        self.depths_of = Depths(
             queues=[
                 QueueCount(
                     queue="chunking.json.parsed",
@@ -168,18 +168,17 @@ class Engine:
                 QueueCount(queue="embedding.chunks.prepared"),
             ],
             failed={"chunking.failed": 7, "embedding.failed": 0},
-            done=1_000,
             workers=2,
         )
         self.registry = CollectorRegistry(auto_describe=True)
         self.asked = 0
-        self.registry.register(PlacesCollector(self.count, clock))
+        self.registry.register(PlacesCollector(self.depths, clock))
 
-    def count(self) -> Count:
+    def depths(self) -> Depths:
         self.asked += 1
         if not self.up:
             raise ConnectionRefusedError("away")
-        return self.count_of
+        return self.depths_of
 
     def value(self, name: str, **labels: str) -> float | None:
         return self.registry.get_sample_value(name, labels)
@@ -205,7 +204,7 @@ def test_places_are_shown_by_queue(engine: Engine) -> None:
 
 
 def test_what_nobody_can_know_is_left_out(engine: Engine) -> None:
-    engine.count_of = replace(engine.count_of, workers=None, counts_leased=False)
+    engine.depths_of = replace(engine.depths_of, workers=None, counts_leased=False)
     queue = "chunking.json.parsed"
     assert engine.value("queue_depth", queue=queue, place="leased") is None
     assert engine.value("headway_workers") is None
@@ -230,7 +229,7 @@ def test_an_engine_that_is_away_leaves_no_numbers_that_look_like_answers(
 
 
 def test_an_age_that_nobody_knows_is_not_shown_as_zero(engine: Engine) -> None:
-    engine.count_of = Count(queues=[QueueCount(queue="q", ready=5)], failed={}, done=0)
+    engine.depths_of = Depths(queues=[QueueCount(queue="q", ready=5)], failed={})
     assert engine.value("queue_depth", queue="q", place="ready") == 5
     assert engine.value("queue_oldest_age_seconds", queue="q") is None
 
@@ -239,7 +238,7 @@ def test_a_count_that_cannot_be_shown_is_not_taken_for_an_engine_that_is_away(
     engine: Engine,
 ) -> None:
     without_zone = datetime(2000, 1, 1)  # noqa: DTZ001 (that is the fault)
-    engine.count_of = Count(queues=[QueueCount(queue="q", oldest=without_zone)], failed={}, done=0)
+    engine.depths_of = Depths(queues=[QueueCount(queue="q", oldest=without_zone)], failed={})
     with pytest.raises(TypeError):
         list(engine.registry.collect())
 

@@ -206,7 +206,7 @@ class Shop:
             await self.publisher.publish("OrderPlaced", {"number": number})
 
     async def until_done(self) -> None:
-        while (await self.parts.places.count()).waiting:  # noqa: ASYNC110 (a bus tells nobody)
+        while (await self.parts.places.depths()).waiting:  # noqa: ASYNC110 (a bus tells nobody)
             await asyncio.sleep(PAUSE)
 
 

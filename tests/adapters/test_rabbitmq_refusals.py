@@ -34,7 +34,7 @@ async def test_a_user_with_too_few_rights_is_told_which(
         parts.bus.open(QUEUES),
         parts.letters.queues(),
         parts.letters.read(ORDERS.failed, 1),
-        parts.places.count(),
+        parts.places.depths(),
     ):
         with pytest.raises(ConfigurationError) as refused:
             await asked

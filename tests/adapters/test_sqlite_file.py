@@ -32,7 +32,7 @@ async def refusal(path: Path) -> str:
     engine = engine_on(path)
     answers = await asyncio.gather(
         engine.bus.open([QUEUE]),
-        engine.places.count(),
+        engine.places.balance(),
         return_exceptions=True,
     )
     await engine.bus.close()
@@ -98,7 +98,7 @@ def test_settings_are_checked(tmp_path: Path) -> None:
 
 async def test_ports_work_without_opening_the_bus(tmp_path: Path) -> None:
     engine = engine_on(tmp_path / "headway.db")
-    assert (await engine.places.count()).workers == 0
+    assert (await engine.places.balance()).workers == 0
     assert list(await engine.letters.queues()) == []
     assert dict(await engine.records.find(["x"])) == {}
     await engine.bus.close()
@@ -115,13 +115,13 @@ async def test_reading_makes_no_tables(tmp_path: Path, kind: str) -> None:
     before = path.read_bytes() if path.exists() else None
     engine = engine_on(path)
     for _ in range(3):
-        assert (await engine.places.count()).accepted == 0
+        assert (await engine.places.balance()).accepted == 0
         assert (await engine.places.astray(5))[0] == 0
         assert list(await engine.letters.queues()) == []
     assert (path.read_bytes() if path.exists() else None) == before
     # Who writes makes them, and then they are read.
     await engine.bus.open([QUEUE])
-    assert (await engine.places.count()).workers == 1
+    assert (await engine.places.balance()).workers == 1
     assert [queue.name for queue in await engine.letters.queues()] == ["q.failed"]
     await engine.bus.close()
 
@@ -130,7 +130,7 @@ async def test_closing_ends_every_thread_and_may_be_repeated(tmp_path: Path) -> 
     before = set(threading.enumerate())
     engine = engine_on(tmp_path / "headway.db")
     await engine.bus.open([QUEUE])
-    await engine.places.count()
+    await engine.places.balance()
     waiting = asyncio.create_task(engine.bus.take(["q"], 1, timedelta(minutes=1)))
     await somebody_waits(engine)
     await engine.bus.close()
@@ -153,7 +153,7 @@ from headway.ports.bus import Queue
 async def main():
     engine = sqlite_engine({str(tmp_path / "headway.db")!r}, SystemClock(), SystemChance())
     await engine.bus.open([Queue(name="q", event_types=("A",), failed="f")])
-    await engine.places.count()
+    await engine.places.balance()
 
 asyncio.run(main())
 """

@@ -157,7 +157,7 @@ async def test_several_processes_never_take_the_same(stage: Stage) -> None:
     shares = [stage.folder.read(taker) for taker in takers]
     stage.join()
     assert sorted(name for share in shares for name in share) == sorted(names)
-    count = await engine.places.count()
+    count = await engine.places.balance()
     assert (count.done, count.accepted, count.workers) == (500, 500, 1)
     assert await engine.places.astray(5) == (0, [])
     await engine.bus.close()
@@ -389,7 +389,7 @@ async def meets_a_full_disk(folder: Folder, name: str) -> None:
     assert all(isinstance(answer, sqlite3.OperationalError) for answer in answers), answers
     assert all(str(folder.database) in answer.__notes__[0] for answer in answers)  # type: ignore[union-attr]
     # Nothing of it is stored, and everything can be done again.
-    count = await engine.places.count()
+    count = await engine.places.balance()
     assert (count.done, count.accepted, count.queues[0].leased) == (0, 1, 1)
     await engine.bus.publish([order("too-big", 100_000)])
     (finish,) = await engine.finisher.finish([done(delivery)])

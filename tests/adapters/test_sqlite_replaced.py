@@ -73,11 +73,11 @@ async def test_a_worker_goes_on_with_the_file_that_is_there_now(
 ) -> None:
     await publish(engine, "old")
     (old,) = await engine.bus.take([ORDERS.name], 1)
-    assert (await engine.places.count()).accepted == 1
+    assert (await engine.places.balance()).accepted == 1
     await replace(tmp_path, *LOG)
     (finish,) = await engine.finisher.finish([unit(old, CLOCK.now())])
     assert finish.outcome is Outcome.LOST
-    assert (await engine.places.count()).queues[1].ready == 1
+    assert (await engine.places.balance()).queues[1].ready == 1
     await publish(engine, "more")
     taken = await engine.bus.take([ORDERS.name], 10)
     assert operations(taken) == ["new", "more"]
@@ -104,7 +104,7 @@ async def test_in_an_empty_file_the_queues_are_declared_again(
     (tmp_path / "headway.db").touch()
     assert list(await engine.bus.publish([message("first")])) == [1]
     assert operations(await engine.bus.take([ORDERS.name], 1)) == ["first"]
-    assert (await engine.places.count()).workers == 1
+    assert (await engine.places.balance()).workers == 1
 
 
 async def test_the_log_of_the_old_file_is_not_taken_for_changes_of_the_new_one(
@@ -116,7 +116,7 @@ async def test_the_log_of_the_old_file_is_not_taken_for_changes_of_the_new_one(
         with pytest.raises(ConfigurationError, match="log of the old one"):
             await publish(engine, "more")
         with pytest.raises(ConfigurationError, match="log of the old one"):
-            await engine.places.count()
+            await engine.places.balance()
     for suffix in LOG:
         (tmp_path / f"headway.db{suffix}").rename(tmp_path / f"old.db{suffix}")
     await publish(engine, "more")
@@ -126,7 +126,7 @@ async def test_the_log_of_the_old_file_is_not_taken_for_changes_of_the_new_one(
 
 USES: list[Callable[[SqliteEngine], Awaitable[Any]]] = [
     lambda engine: publish(engine, "more"),
-    lambda engine: engine.places.count(),
+    lambda engine: engine.places.balance(),
     lambda engine: engine.bus.take([ORDERS.name], 1, SECONDS),
     lambda engine: asyncio.to_thread(engine.bus.liveness.look),
 ]

@@ -10,7 +10,7 @@ import pytest
 
 from headway.adapters.sqlite.connection import Location
 from headway.adapters.sqlite.engine import sqlite_engine
-from headway.adapters.sqlite.schema import VERSION, open_file
+from headway.adapters.sqlite.schema import STEPS, VERSION, open_file
 from headway.adapters.system.chance import SystemChance
 from headway.adapters.system.clock import SystemClock
 from headway.core.lifecycle import Lifecycle
@@ -62,20 +62,22 @@ async def test_an_old_file_is_brought_up_to_date_and_keeps_what_is_in_it(old: Pa
 async def test_an_old_file_that_is_only_read_shows_what_is_in_it(old: Path) -> None:
     engine = sqlite_engine(old, SystemClock(), SystemChance())
     assert engine.sweeping is not None
-    count, held = await asyncio.gather(engine.places.count(), engine.sweeping.leases.held(""))
+    count, held = await asyncio.gather(engine.places.balance(), engine.sweeping.leases.held(""))
     assert (count.accepted, list(held)) == (2, [])
     await engine.bus.close()
 
 
-def test_a_file_without_sequences_gets_them(old: Path) -> None:
-    open_file(Location(path=old)).close()
-    with closing(sqlite3.connect(old)) as connection:
-        connection.executescript(
-            "drop table headway_sequences; drop table headway_held; pragma user_version = 2"
-        )
-    assert tables(old) == (2, ("headway_leases", "headway_notes", "headway_totals"))
+@pytest.mark.parametrize("version", range(1, VERSION))
+async def test_a_file_of_any_older_version_is_brought_up_to_date(old: Path, version: int) -> None:
+    with closing(sqlite3.connect(old, isolation_level=None)) as connection:
+        for statement in (each for step in STEPS[1:version] for each in step):
+            connection.execute(statement)
+        connection.execute(f"pragma user_version = {version}")
     open_file(Location(path=old)).close()
     assert tables(old) == (VERSION, NEW)
+    engine = sqlite_engine(old, SystemClock(), SystemChance(), synchronous="off")
+    await balanced(engine, {"ready": 1, "done": 1})
+    await engine.bus.close()
 
 
 def test_of_many_who_open_an_old_file_at_once_one_brings_it_up_to_date(old: Path) -> None:

@@ -112,7 +112,7 @@ class ShopFile:
             if first is not None:
                 await first(asked)
             task = asyncio.create_task(worker.run())
-            while not at_rest(await asked.places.count()):  # noqa: ASYNC110 (another process)
+            while not at_rest(await asked.places.depths()):  # noqa: ASYNC110 (another process)
                 await asyncio.sleep(0.01)
             worker.stop()
             await task

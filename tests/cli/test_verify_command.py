@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from headway.apps.cli.balance import _said
-from headway.ports.places import Count, QueueCount
+from headway.ports.places import Balance, QueueCount
 from headway.runtime.overview import Verdict, verify
 from tests.cli.shops import ShopFile
 
@@ -110,8 +110,8 @@ class Uncounted:
         self.in_hand = in_hand
         self.remembers = remembers
 
-    async def count(self) -> Count:
-        return Count(
+    async def balance(self) -> Balance:
+        return Balance(
             queues=[QueueCount(queue="q", ready=self.ready)],
             failed={"f": 1},
             done=0,

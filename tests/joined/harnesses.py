@@ -3,7 +3,7 @@
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from headway.ports.bus import Bus
 from headway.ports.clock import Clock
 from headway.ports.engine import Engine
 from headway.ports.letters import Letters
-from headway.ports.places import Count, Places
+from headway.ports.places import BusPlaces
 from headway.ports.records import DoneRecord
 from headway.runtime.joined_engine import StoreParts, with_store, without_store
 from headway.testing.chance import Fixed
@@ -33,14 +33,11 @@ class Parts:
 
     bus: Bus
     letters: Letters
-    places: Places
+    places: BusPlaces
 
 
 class Uncounted(MemoryPlaces):
-    """Places of a bus that does not know what it accepted, and nothing of records."""
-
-    async def count(self) -> Count:
-        return replace(await super().count(), done=0, accepted=None, remembers=False)
+    """Places of a bus that finds only what waits in it."""
 
     async def where(self, operations: Sequence[str]) -> Mapping[str, Sequence[str]]:
         found = await super().where(operations)

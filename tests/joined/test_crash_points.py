@@ -198,7 +198,7 @@ async def test_killed_at_any_point_of_a_failure_that_a_person_decides_about_at_o
             Ended.REQUEUED if decision == "requeue" else Ended.PURGED
         )
         assert list((await engine.places.where(["a"]))["a"]) == [f"done in {ORDERS.name}"]
-        assert (await engine.places.count()).done == 2
+        assert (await engine.places.balance()).done == 2
 
     await site.every_death(fail, then)
 
@@ -245,7 +245,7 @@ async def test_killed_at_any_point_of_a_requeue(site: Site, target: str) -> None
         assert await engine.places.astray(10) == (0, [])
         queues = {ORDERS.name, target} if meant is Ended.MOVED else {target}
         assert set((await engine.places.where(["a"]))["a"]) == {f"done in {q}" for q in queues}
-        assert (await engine.places.count()).done == len(queues)
+        assert (await engine.places.balance()).done == len(queues)
 
     steps = await site.every_death(deed, then)
     assert steps == ["publish again", "remove letter", "requeued"]
@@ -265,7 +265,7 @@ async def test_killed_at_any_point_of_a_purge(site: Site) -> None:
         await engine.letters.remove(ORDERS.failed, [each.letter_id for each in left])
         assert await letters_of(engine) == []
         assert await ended(engine, KEY) is Ended.PURGED
-        count = await engine.places.count()
+        count = await engine.places.balance()
         assert (count.done, count.purged, count.waiting) == (1, 1, 0)
         assert await engine.places.astray(10) == (0, [])
 
@@ -284,7 +284,7 @@ async def test_a_purge_that_broke_off_can_become_a_requeue(site: Site) -> None:
             await engine.letters.requeue(ORDERS.failed, letter.letter_id, sent_again(letter))
             assert await ended(engine, KEY) is Ended.REQUEUED
         await drain(harness, engine)
-        assert (await engine.places.count()).done == 1
+        assert (await engine.places.balance()).done == 1
 
     await site.every_death(deed, then)
 

@@ -99,13 +99,13 @@ async def test_what_was_forgotten_is_still_counted(harness: StoreHarness) -> Non
     await engine.letters.requeue(ORDERS.failed, letter.letter_id, sent_again(letter))
     again = await take_one(harness, engine)
     await engine.finisher.finish([unit(again, harness.clock.now())])
-    assert (await engine.places.count()).done == 2
+    assert (await engine.places.balance()).done == 2
     await publish(engine, "purged")
     await engine.finisher.finish([failing(await take_one(harness, engine), harness.clock.now())])
     (letter,) = await engine.letters.read(ORDERS.failed, 10)
     await engine.letters.remove(ORDERS.failed, [letter.letter_id])
     while await engine.records.forget(harness.clock.now() + DAY, 1):
-        count = await engine.places.count()
+        count = await engine.places.balance()
         assert (count.done, count.purged) == (3, 1)
     with closing(sqlite3.connect(harness.path)) as connection:
         assert connection.execute("select count(*) from headway_done").fetchone() == (0,)
@@ -119,7 +119,7 @@ async def test_what_was_requeued_and_waits_is_not_counted_when_it_is_forgotten(
     await engine.letters.requeue(ORDERS.failed, letter.letter_id, sent_again(letter))
     while await engine.records.forget(harness.clock.now() + DAY, 10):
         pass
-    assert (await engine.places.count()).done == 1
+    assert (await engine.places.balance()).done == 1
 
 
 async def test_without_a_store_nobody_knows_what_was_done() -> None:

@@ -65,7 +65,7 @@ class Shop:
             beats_in_thread=True,
         )
         running = asyncio.create_task(worker.run())
-        while (await engine.places.count()).waiting:
+        while (await engine.places.depths()).waiting:
             await harness.pass_time(timedelta(milliseconds=10))
         worker.stop()
         await running

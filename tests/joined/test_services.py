@@ -62,7 +62,7 @@ class Shop:
             self.services, engine, clock=harness.clock, chance=Seeded(), observer=Recorder()
         )
         running = asyncio.create_task(worker.run())
-        while (await engine.places.count()).waiting:
+        while (await engine.places.depths()).waiting:
             await harness.pass_time(timedelta(milliseconds=20))
         worker.stop()
         await running

@@ -162,7 +162,7 @@ async def ran(harness: BusHarness, *services: Service) -> Engine:
         observer=Recorder(),
     )
     running = asyncio.create_task(worker.run())
-    while (await engine.places.count()).waiting:
+    while (await engine.places.depths()).waiting:
         await harness.pass_time(timedelta(seconds=1))
     worker.stop()
     await running

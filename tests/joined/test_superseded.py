@@ -123,7 +123,7 @@ def test_what_is_superseded_is_shown_and_skipped_unless_one_insists(shop: Broker
 
     async def all_done(engine: Engine) -> bool:
         stored = await engine.documents.find("messages", {"status": "processed"}, 10)
-        return len(stored) == 4 and not (await engine.places.count()).waiting
+        return len(stored) == 4 and not (await engine.places.depths()).waiting
 
     shop.run(broken=False, first=nothing, until=all_done)
     ran = sorted(each["message_doc_ids"][0] for each in shop.effects)

@@ -53,7 +53,7 @@ class Scene:
         await publisher.publish("Made", {"ids": ["there", "late"]})
         running = asyncio.create_task(worker.run())
         async with asyncio.timeout(30):
-            while (await self.yard.engine.places.count()).waiting:
+            while (await self.yard.engine.places.depths()).waiting:
                 await self.yard.clock.wait(timedelta(seconds=1))
         worker.stop()
         await running

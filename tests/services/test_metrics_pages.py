@@ -7,7 +7,7 @@ from prometheus_client import CollectorRegistry
 
 from headway.adapters.prometheus.places import PlacesCollector
 from headway.assembly.metrics_server import served
-from headway.ports.places import Count
+from headway.ports.places import Depths
 from headway.testing.clock import VirtualClock
 from headway.testing.servers.loopback import HOST, http_request
 
@@ -25,7 +25,7 @@ from headway.testing.servers.loopback import HOST, http_request
 )
 def test_a_page_that_is_not_there_is_not_found(path: str, status: HTTPStatus) -> None:
     registry = CollectorRegistry()
-    places = PlacesCollector(lambda: Count(queues=[], failed={"a": 1}, done=0), VirtualClock())
+    places = PlacesCollector(lambda: Depths(queues=[], failed={"a": 1}), VirtualClock())
     with served(registry, places, lambda: (HTTPStatus.OK, {}), host=HOST, port=0) as port:
         answered, said = http_request("GET", port, path)
     assert answered == status

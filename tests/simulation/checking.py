@@ -37,7 +37,7 @@ async def _conservation(world: World) -> AsyncIterator[str]:
     _, found = await places.astray(100)
     for each in found:
         yield f"{each.operation} of {each.queue} is {each.fault}: {each.places}"
-    count = await places.count()
+    count = await places.balance()
     there = count.done + sum(count.failed.values())
     if count.accepted != there:
         yield f"{count.accepted} accepted, {there} done or failed"

@@ -8,7 +8,7 @@ from headway.assembly.engine import open_engine
 from headway.assembly.retrying import CHANCE, CLOCK
 from headway.core.lifecycle import Lifecycle, State
 from headway.core.writes import Document
-from headway.ports.places import Count
+from headway.ports.places import Balance, Depths
 from headway.runtime.failed import FailedQueues
 from headway.runtime.publisher import Publisher
 from headway.runtime.service import Service
@@ -67,9 +67,13 @@ class Connection:
         counted = await self._engine.documents.tally(lifecycle)
         return {state.value: counted[state] for state in State if counted.get(state)}
 
-    async def count(self) -> Count:
-        """Count where everything is."""
-        return await self._engine.places.count()
+    async def depths(self) -> Depths:
+        """Count what waits, by queue, and the dead letters. Cheap, however much is done."""
+        return await self._engine.places.depths()
+
+    async def count(self) -> Balance:
+        """Count every place, what is done included. Reads every row: it is for checks."""
+        return await self._engine.places.balance()
 
     async def close(self) -> None:
         await self._engine.close()

@@ -22,7 +22,7 @@ from headway.core.errors import ConfigurationError
 from headway.core.metrics import WORKER_REACHED
 from headway.ports.clock import Clock
 from headway.ports.engine import Engine
-from headway.ports.places import Count
+from headway.ports.places import Depths
 from headway.runtime.reach import TOO_LONG
 
 _PATIENCE = timedelta(seconds=5)
@@ -58,7 +58,7 @@ def metrics_server(
     if shared is not None:
         registry = CollectorRegistry()
         MultiProcessCollector(registry, path=shared)  # type: ignore[no-untyped-call]
-    places = PlacesCollector(partial(_count, engine, loop), CLOCK)
+    places = PlacesCollector(partial(_depths, engine, loop), CLOCK)
     with served(registry, places, partial(health, registry, CLOCK), host=host, port=port) as at:
         yield at
 
@@ -121,8 +121,8 @@ def health(registry: CollectorRegistry, clock: Clock) -> tuple[HTTPStatus, dict[
     return HTTPStatus.OK, {"status": "ok", "silent_seconds": silent}
 
 
-def _count(engine: Engine, loop: asyncio.AbstractEventLoop) -> Count:
-    return answered(loop, engine.places.count())
+def _depths(engine: Engine, loop: asyncio.AbstractEventLoop) -> Depths:
+    return answered(loop, engine.places.depths())
 
 
 def answered(loop: asyncio.AbstractEventLoop, asking: Coroutine[Any, Any, T]) -> T:

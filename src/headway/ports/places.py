@@ -31,30 +31,59 @@ class QueueCount:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Count:
-    """Every operation that was accepted, in its one place."""
+class Depths:
+    """What waits: events by queue, and dead letters by failed queue."""
 
     queues: Sequence[QueueCount]
     failed: Mapping[str, int]
-    """Letters, by failed queue."""
-    done: int
-    purged: int = 0
-    """Of the done, the ones whose letters a person removed."""
-    accepted: int | None = None
-    """Counted independently, when it was published. None: nobody can know."""
+    """Dead letters, by failed queue."""
     workers: int | None = 0
-    """Worker processes that are alive. None: nobody can know."""
+    """Worker processes that are alive. None: the engine cannot know."""
     counts_leased: bool = True
-    """False: what workers have in hand is in no count, and `leased` says nothing."""
+    """False: events that workers have in hand are in no count, and `leased` says nothing."""
     in_hand: bool = False
-    """True: workers may have events in hand, and those are in no count."""
-    remembers: bool = True
-    """False: there are no records, so nobody knows what was done."""
+    """True: workers may have events in hand that are in no count."""
 
     @property
     def waiting(self) -> int:
         """How many are in queues."""
         return sum(each.waiting for each in self.queues)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Balance(Depths):
+    """Every operation that was accepted, in its one place: what waits, and what is done."""
+
+    done: int
+    purged: int = 0
+    """Of the done, the ones whose dead letters a person removed."""
+    accepted: int | None = None
+    """Counted independently, when it was published. None: the engine cannot know."""
+    remembers: bool = True
+    """False: there are no records, so the engine cannot know what was done."""
+
+    @classmethod
+    def of(
+        cls,
+        depths: Depths,
+        *,
+        done: int,
+        purged: int = 0,
+        accepted: int | None = None,
+        remembers: bool = True,
+    ) -> "Balance":
+        """Add what is done to what waits."""
+        return cls(
+            queues=depths.queues,
+            failed=depths.failed,
+            workers=depths.workers,
+            counts_leased=depths.counts_leased,
+            in_hand=depths.in_hand,
+            done=done,
+            purged=purged,
+            accepted=accepted,
+            remembers=remembers,
+        )
 
 
 Fault = Literal["missing", "surplus", "twice"]
@@ -70,15 +99,15 @@ class Astray:
     places: tuple[str, ...] = field(default=())
 
 
-class Places(Protocol):
-    """Counts, without disturbing anybody."""
+class BusPlaces(Protocol):
+    """What a bus knows of what waits in it. Reading disturbs no worker."""
 
-    async def count(self) -> Count:
-        """Count every place at one instant."""
-        ...
+    async def depths(self) -> Depths:
+        """Count what waits, at one instant, without reading what is done.
 
-    async def astray(self, limit: int) -> tuple[int, Sequence[Astray]]:
-        """Say how many operations are not in exactly one place, and name the first of them."""
+        Every scrape of metrics asks this, so its cost must not grow with what is stored: neither
+        with records of what is done, nor with dead letters, nor with events that are ready.
+        """
         ...
 
     async def where(self, operations: Sequence[str]) -> Mapping[str, Sequence[str]]:
@@ -87,6 +116,18 @@ class Places(Protocol):
         One that was accepted and is nowhere has none. One that is not in the answer was forgotten,
         or never accepted.
         """
+        ...
+
+
+class Places(BusPlaces, Protocol):
+    """What an engine knows of everything it accepted."""
+
+    async def balance(self) -> Balance:
+        """Count every place at one instant, row by row: for `headway verify`, not for scrapes."""
+        ...
+
+    async def astray(self, limit: int) -> tuple[int, Sequence[Astray]]:
+        """Say how many operations are not in exactly one place, and name the first of them."""
         ...
 
 
@@ -102,6 +143,10 @@ class Undecided:
 
 class Ends(Protocol):
     """What the records of a store know, where queues and letters are kept elsewhere."""
+
+    async def ping(self) -> None:
+        """Raise unless the store answers; costs the same whatever is stored."""
+        ...
 
     async def count(self) -> tuple[int, int]:
         """Say how many operations have ended for good, and how many of them were purged."""

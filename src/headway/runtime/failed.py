@@ -229,7 +229,7 @@ class FailedQueues:
             report.missing = sorted(frozenset(which.ids).difference(report.chosen))
 
     async def _declared(self) -> Sequence[str]:
-        return [each.queue for each in (await self._places.count()).queues]
+        return [each.queue for each in (await self._places.depths()).queues]
 
     async def _check_target(self, target: str | None) -> None:
         if target in {each.name for each in await self._letters.queues()}:

@@ -8,11 +8,11 @@ from headway.ports.bus import Bus
 from headway.ports.documents import Documents
 from headway.ports.engine import Engine, Sweeping
 from headway.ports.letters import Letters
-from headway.ports.places import Ends, Places
+from headway.ports.places import BusPlaces, Ends
 from headway.ports.records import Decisions, DoneRecords
 from headway.runtime.decided_letters import DecidedLetters
 from headway.runtime.finishing import Store, StoreThenBus
-from headway.runtime.joined_places import BusPlaces, JoinedPlaces
+from headway.runtime.joined_places import JoinedPlaces, StorelessPlaces
 from headway.runtime.storeless import BusOnly, NoDocuments, NoRecords
 
 
@@ -24,7 +24,7 @@ class BusParts(Protocol):
     @property
     def letters(self) -> Letters: ...
     @property
-    def places(self) -> Places: ...
+    def places(self) -> BusPlaces: ...
 
 
 class StoreParts(Store, Decisions, Protocol):
@@ -72,6 +72,6 @@ def without_store(parts: BusParts) -> Engine:
         letters=parts.letters,
         records=NoRecords(),
         documents=NoDocuments(),
-        places=BusPlaces(parts.places),
+        places=StorelessPlaces(parts.places),
         has_store=False,
     )

@@ -4,24 +4,25 @@ Nobody counts what such a bus accepts, and nobody can look for an event that wai
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 from headway.ports.letters import Letters
-from headway.ports.places import Astray, Count, Ends, Places, Undecided
+from headway.ports.places import Astray, Balance, BusPlaces, Depths, Ends, Undecided
 from headway.runtime.failed_reading import walk
 
 _MOST_UNDECIDED = 100_000
 
 
-class BusPlaces:
+class StorelessPlaces:
     """What a bus without a store knows: nothing of what was done."""
 
-    def __init__(self, places: Places) -> None:
+    def __init__(self, places: BusPlaces) -> None:
         self._places = places
 
-    async def count(self) -> Count:
-        count = await self._places.count()
-        return replace(count, done=0, purged=0, accepted=None, remembers=False)
+    async def depths(self) -> Depths:
+        return await self._places.depths()
+
+    async def balance(self) -> Balance:
+        return Balance.of(await self._places.depths(), done=0, remembers=False)
 
     async def astray(self, _limit: int) -> tuple[int, Sequence[Astray]]:
         return 0, []
@@ -33,15 +34,20 @@ class BusPlaces:
 class JoinedPlaces:
     """What a bus and a store know together."""
 
-    def __init__(self, places: Places, letters: Letters, ends: Ends) -> None:
+    def __init__(self, places: BusPlaces, letters: Letters, ends: Ends) -> None:
         self._places = places
         self._letters = letters
         self._ends = ends
 
-    async def count(self) -> Count:
-        count = await self._places.count()
+    async def depths(self) -> Depths:
+        """Count what waits on the bus; raise if the store is unavailable, as work then waits."""
+        await self._ends.ping()
+        return await self._places.depths()
+
+    async def balance(self) -> Balance:
+        depths = await self._places.depths()
         done, purged = await self._ends.count()
-        return replace(count, done=done, purged=purged, accepted=None, remembers=True)
+        return Balance.of(depths, done=done, purged=purged)
 
     async def astray(self, limit: int) -> tuple[int, Sequence[Astray]]:
         """Name what failed and has no letter, if nothing waits in any queue.
@@ -53,8 +59,8 @@ class JoinedPlaces:
         unread = await self._without_letter(undecided)
         if not unread:
             return 0, []
-        count = await self._places.count()
-        if count.waiting or count.in_hand:
+        depths = await self._places.depths()
+        if depths.waiting or depths.in_hand:
             return 0, []
         # What somebody decided about meanwhile is in order.
         still = {each.letter_id for each in await self._ends.undecided(_MOST_UNDECIDED)}

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from headway.core.event import short_name
-from headway.ports.places import Astray, Count, Places
+from headway.ports.places import Astray, Balance, Places
 
 _IN_QUEUES = ("ready", "leased", "delayed", "parked", "held")
 
@@ -26,7 +26,7 @@ class Verdict(StrEnum):
 class Report:
     """Places, what was accepted, and the difference."""
 
-    count: Count
+    count: Balance
     places: Mapping[str, int | None]
     """How many are in each place. None: nobody can know."""
     astray: int
@@ -71,7 +71,7 @@ async def verify(
     places: Places, *, against: Collection[str] | None = None, examples: int = 10
 ) -> Report:
     """Count every place and compare with what was accepted, and with a list of operations."""
-    count = await places.count()
+    count = await places.balance()
     astray, named = await places.astray(examples)
     wanted = list(dict.fromkeys(map(short_name, against or ())))
     found = await places.where(wanted) if wanted else {}
@@ -91,7 +91,7 @@ async def verify(
     )
 
 
-def sum_up(count: Count) -> Mapping[str, int | None]:
+def sum_up(count: Balance) -> Mapping[str, int | None]:
     """Add up each place over all queues; None where nobody can know."""
     places: dict[str, int | None] = {
         place: sum(getattr(q, place) for q in count.queues) for place in _IN_QUEUES

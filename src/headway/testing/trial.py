@@ -16,7 +16,7 @@ from headway.core.sweep_facts import SweepEnded
 from headway.core.sweep_settings import SweepSettings
 from headway.core.writes import ID, Document
 from headway.ports.chance import Chance
-from headway.ports.places import Count
+from headway.ports.places import Balance, Depths
 from headway.runtime.publisher import Publisher
 from headway.runtime.service import Service
 from headway.runtime.sweeper import Sweeper
@@ -80,7 +80,7 @@ class Trial:
         await self.open()
         async with self.running():
             end = self.clock.now() + at_most
-            while self.clock.now() < end and not at_rest(await self.count()):
+            while self.clock.now() < end and not at_rest(await self.engine.places.depths()):
                 await self.clock.wait(_ROUND)
 
     @asynccontextmanager
@@ -119,9 +119,9 @@ class Trial:
         stored = self.state.documents.setdefault(collection, {})
         stored.update({str(each[ID]): msgspec.json.encode(each) for each in documents})
 
-    async def count(self) -> Count:
+    async def count(self) -> Balance:
         """Count every place."""
-        return await self.engine.places.count()
+        return await self.engine.places.balance()
 
     async def letters(self, queue: str) -> Sequence[Letter]:
         """Give the letters of a failed queue."""
@@ -134,9 +134,9 @@ class Trial:
         return await self.engine.documents.find(collection, where or {}, 1_000_000)
 
 
-def at_rest(count: Count) -> bool:
+def at_rest(depths: Depths) -> bool:
     """Say whether everything has ended."""
     return not any(
         queue.ready or queue.leased or queue.delayed or queue.parked or queue.held
-        for queue in count.queues
+        for queue in depths.queues
     )

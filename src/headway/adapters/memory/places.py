@@ -6,7 +6,7 @@ from datetime import datetime
 
 from headway.adapters.memory.state import Item, Owned, State
 from headway.ports.clock import Clock
-from headway.ports.places import Astray, Count, Fault, QueueCount
+from headway.ports.places import Astray, Balance, Depths, Fault, QueueCount
 from headway.ports.records import Ended
 
 _SUSPECT = 2
@@ -21,16 +21,21 @@ class MemoryPlaces:
         self._state = state
         self._clock = clock
 
-    async def count(self) -> Count:
+    async def depths(self) -> Depths:
         state = self._state
-        ended = self._ended()
-        return Count(
+        return Depths(
             queues=[self._count_queue(name) for name in sorted(state.queues)],
             failed={name: len(letters) for name, letters in sorted(state.letters.items())},
+            workers=len(state.workers),
+        )
+
+    async def balance(self) -> Balance:
+        state, ended = self._state, self._ended()
+        return Balance.of(
+            await self.depths(),
             done=len(ended) + state.forgotten.done,
             purged=sum(e is Ended.PURGED for e in ended.values()) + state.forgotten.purged,
             accepted=len(state.accepted) + state.forgotten.done,
-            workers=len(state.workers),
         )
 
     async def astray(self, limit: int) -> tuple[int, Sequence[Astray]]:

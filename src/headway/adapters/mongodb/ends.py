@@ -42,6 +42,9 @@ class MongoEnds:
     def __init__(self, link: Link) -> None:
         self._link = link
 
+    async def ping(self) -> None:
+        await self._forgotten()
+
     async def count(self) -> tuple[int, int]:
         """Count each operation in a queue once, by its last end."""
         done = await self._link.ours(DONE)
@@ -51,8 +54,11 @@ class MongoEnds:
             earlier = [each["ended"] for each in row["ends"][:-1]]
             every -= len(earlier)
             purged -= earlier.count(Ended.PURGED)
-        forgotten = await (await self._link.ours(TOTALS)).find_one({ID: FORGOTTEN}) or {}
+        forgotten = await self._forgotten()
         return every + forgotten.get("done", 0), purged + forgotten.get("purged", 0)
+
+    async def _forgotten(self) -> Mapping[str, int]:
+        return await (await self._link.ours(TOTALS)).find_one({ID: FORGOTTEN}) or {}
 
     async def _count(self, end: str) -> int:
         # The old command: it counts the keys of an index without looking at any document.

@@ -39,6 +39,7 @@ where d.letter is not null and d.ended = 'failed' and d.outgoing is null and d.u
   )
 order by d.id limit $1
 """
+_PING = "select 1 from headway_forgotten"
 _AT_ONCE = 50_000
 
 
@@ -50,6 +51,9 @@ class PostgresEnds:
 
     def __init__(self, link: Link) -> None:
         self._link = link
+
+    async def ping(self) -> None:
+        await self._link.fetch(_PING)
 
     async def count(self) -> tuple[int, int]:
         (row,) = await self._link.fetch(_COUNT)

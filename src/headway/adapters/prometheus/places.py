@@ -11,18 +11,18 @@ from headway.core.failure import words
 from headway.core.metric import Metric
 from headway.core.secrets import hidden
 from headway.ports.clock import Clock
-from headway.ports.places import Count
+from headway.ports.places import Depths
 
 
 class PlacesCollector(Collector):
-    """Asks for a count and shows it; register it with a registry of prometheus-client.
+    """Asks for the depths and shows them; register it with a registry of prometheus-client.
 
-    If the count cannot be had, only `headway_engine_up 0` is shown: a zero, or a number from
+    If they cannot be had, only `headway_engine_up 0` is shown: a zero, or a number from
     before, would look like an answer.
     """
 
-    def __init__(self, count: Callable[[], Count], clock: Clock) -> None:
-        self._count = count
+    def __init__(self, depths: Callable[[], Depths], clock: Clock) -> None:
+        self._depths = depths
         self._clock = clock
         self._was_up = True
 
@@ -32,7 +32,7 @@ class PlacesCollector(Collector):
 
     def collect(self) -> Iterable[GaugeMetricFamily]:
         try:
-            count = self._count()
+            depths = self._depths()
         except Exception as error:  # noqa: BLE001 (whatever a driver raises: none is imported)
             # Said once for each outage, in one line: scrapes go on, and the gauge tells the rest.
             if self._was_up:
@@ -44,17 +44,17 @@ class PlacesCollector(Collector):
             self._was_up = False
             return [_family(metrics.ENGINE_UP, 0)]
         self._was_up = True
-        return self._families(count)
+        return self._families(depths)
 
-    def _families(self, count: Count) -> list[GaugeMetricFamily]:
+    def _families(self, depths: Depths) -> list[GaugeMetricFamily]:
         now = self._clock.now()
         depth = _family(metrics.QUEUE_DEPTH)
         oldest = _family(metrics.QUEUE_OLDEST_AGE)
         suspects = _family(metrics.QUEUE_SUSPECTS)
         letters = _family(metrics.FAILED_LETTERS)
-        for one in count.queues:
+        for one in depths.queues:
             depth.add_metric([one.queue, "ready"], one.ready)
-            if count.counts_leased:
+            if depths.counts_leased:
                 depth.add_metric([one.queue, "leased"], one.leased)
             depth.add_metric([one.queue, "delayed"], one.delayed)
             depth.add_metric([one.queue, "parked"], one.parked)
@@ -63,11 +63,11 @@ class PlacesCollector(Collector):
             if one.oldest or not one.ready:  # else the engine cannot say: a zero would be a lie
                 age = (now - one.oldest).total_seconds() if one.oldest else 0.0
                 oldest.add_metric([one.queue], max(age, 0.0))  # clocks of two machines may differ
-        for queue, number in count.failed.items():
+        for queue, number in depths.failed.items():
             letters.add_metric([queue], number)
         found = [_family(metrics.ENGINE_UP, 1), depth, oldest, suspects, letters]
-        if count.workers is not None:
-            found.append(_family(metrics.WORKERS, count.workers))
+        if depths.workers is not None:
+            found.append(_family(metrics.WORKERS, depths.workers))
         return found
 
 

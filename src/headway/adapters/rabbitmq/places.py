@@ -17,7 +17,7 @@ from headway.adapters.rabbitmq.desk import NOT_FOUND, Desk, is_refused
 from headway.adapters.rabbitmq.letters import RabbitLetters
 from headway.adapters.rabbitmq.topology import STEPS, delay_name, suspects_of
 from headway.core.errors import LetterGoneError
-from headway.ports.places import Astray, Count, QueueCount
+from headway.ports.places import Depths, QueueCount
 
 DELAYED = "headway.delay"
 """Under which name all that is delayed is counted."""
@@ -32,7 +32,7 @@ class RabbitPlaces:
         self._catalogue = catalogue
         self._letters = letters
 
-    async def count(self) -> Count:
+    async def depths(self) -> Depths:
         found = await self._catalogue.read()
         names = [each for queue in sorted(found) for each in (queue, suspects_of(queue))]
         delays = [delay_name(step) for step in STEPS]
@@ -49,20 +49,13 @@ class RabbitPlaces:
         if delayed:
             rows.append(QueueCount(queue=DELAYED, delayed=delayed))
         failed = await self._letters.counts(sorted({entry.failed for entry in found.values()}))
-        return Count(
+        return Depths(
             queues=rows,
             failed=failed,
-            done=0,
-            accepted=None,
             workers=None,
             counts_leased=False,
             in_hand=any(depths[each].consumers for each in names),
-            remembers=False,
         )
-
-    async def astray(self, limit: int) -> tuple[int, Sequence[Astray]]:  # noqa: ARG002 (of the port)
-        """Nobody counts what a broker accepts, so nobody can miss anything."""
-        return 0, []
 
     async def where(self, operations: Sequence[str]) -> Mapping[str, Sequence[str]]:
         """Find letters; what waits in a queue cannot be looked for."""

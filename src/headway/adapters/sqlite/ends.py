@@ -26,6 +26,7 @@ where d.letter is not null and d.ended = 'failed' and d.held is null
   )
 order by d.id limit ?
 """
+_FORGOTTEN = "select done, purged from headway_forgotten"
 
 
 class SqliteEnds:
@@ -36,6 +37,9 @@ class SqliteEnds:
 
     def __init__(self, readers: Readers) -> None:
         self._readers = readers
+
+    async def ping(self) -> None:
+        await self._readers.run(lambda connection: connection.execute(_FORGOTTEN).fetchone())
 
     async def count(self) -> tuple[int, int]:
         return await self._readers.run(_count)
@@ -53,7 +57,7 @@ class SqliteEnds:
 
 def _count(connection: sqlite3.Connection) -> tuple[int, int]:
     done, purged = connection.execute(DONE).fetchone()
-    forgotten = connection.execute("select done, purged from headway_forgotten").fetchone()
+    forgotten = connection.execute(_FORGOTTEN).fetchone()
     return done + forgotten[0], purged + forgotten[1]
 
 

@@ -117,7 +117,7 @@ class SqliteLetters:
 
 def write(connection: sqlite3.Connection, queue: str, letters: Sequence[Letter]) -> None:
     """Store letters; one with an id that is there already changes nothing."""
-    connection.execute("insert or ignore into headway_failed_queues values (?)", (queue,))
+    connection.execute("insert or ignore into headway_failed_queues (name) values (?)", (queue,))
     rows = [
         (
             queue,

@@ -1,4 +1,8 @@
-"""Where everything is: counted in one read, so at one instant."""
+"""Where everything is: counted in one read, so at one instant.
+
+`depths` reads numbers that triggers keep (schema.py), and counts by index what is leased, delayed,
+parked or suspect. `balance` counts every row, so that it does not rely on those numbers.
+"""
 
 # ruff: noqa: S608 (statements are put together from parts of our own; values are bound)
 
@@ -10,25 +14,47 @@ from headway.adapters.sqlite.reader import Readers
 from headway.adapters.sqlite.rows import instant, seconds
 from headway.adapters.sqlite.statements import as_json
 from headway.ports.clock import Clock
-from headway.ports.places import Astray, Count, Fault, QueueCount
+from headway.ports.places import Astray, Balance, Depths, Fault, QueueCount
 
 _PLACE = """
 case when token is not null then 'leased' when place = 'parked' then 'parked'
      when due <= :now then 'ready' else 'delayed' end
 """
-_QUEUES = f"""
-select q.name,
-       count(*) filter (where i.place = 'ready'), count(*) filter (where i.place = 'leased'),
-       count(*) filter (where i.place = 'delayed'), count(*) filter (where i.place = 'parked'),
-       count(*) filter (where i.returns >= 2), min(i.due) filter (where i.place = 'ready')
-from headway_queues q
-left join (select queue, returns, due, {_PLACE} as place from headway_items) i on i.queue = q.name
-group by q.name order by q.name
+_QUEUES = "select name from headway_queues order by name"
+_ROWS = f"""
+select queue,
+       count(*) filter (where place = 'ready'), count(*) filter (where place = 'leased'),
+       count(*) filter (where place = 'delayed'), count(*) filter (where place = 'parked'),
+       count(*) filter (where returns >= 2), min(due) filter (where place = 'ready')
+from (select queue, returns, due, {_PLACE} as place from headway_items) group by queue
 """
 _FAILED = """
 select q.name, count(l.id) from headway_failed_queues q
 left join headway_letters l on l.queue = q.name group by q.name order by q.name
 """
+_WORKERS = "select count(*) from headway_workers"
+
+_DEPTHS = """
+select name, items,
+       (select count(*) from headway_items indexed by headway_items_free
+        where queue = name and token is null and due > :now),
+       (select count(*) from headway_items indexed by headway_items_parked
+        where queue = name and place = 'parked' and token is null),
+       (select count(*) from headway_items indexed by headway_items_parked
+        where queue = name and place = 'parked' and token is null and due > :now),
+       (select count(*) from headway_items indexed by headway_items_suspect
+        where queue = name and returns >= 2)
+from headway_queues order by name
+"""
+_LEASED = """
+select queue, count(*) from headway_items indexed by headway_items_taken
+where token is not null group by queue
+"""
+_OLDEST = """
+select due from headway_items indexed by headway_items_free
+where queue = ? and token is null and due <= ? and place <> 'parked' order by due limit 1
+"""
+_LETTERS = "select name, letters from headway_failed_queues order by name"
 
 # The ends of operations, once for each in a queue. What failed is in its letter, what was requeued
 # in its queue again. An operation that was sent again on purpose, under another generation, is
@@ -90,9 +116,13 @@ class SqlitePlaces:
         self._readers = readers
         self._clock = clock
 
-    async def count(self) -> Count:
+    async def depths(self) -> Depths:
         now = seconds(self._clock.now())
-        return await self._readers.run(lambda connection: _count(connection, now))
+        return await self._readers.run(lambda connection: _depths(connection, now))
+
+    async def balance(self) -> Balance:
+        now = seconds(self._clock.now())
+        return await self._readers.run(lambda connection: _balance(connection, now))
 
     async def astray(self, limit: int) -> tuple[int, Sequence[Astray]]:
         values = {"now": seconds(self._clock.now()), "limit": max(limit, 1)}
@@ -123,30 +153,58 @@ def _where(
     return places
 
 
-def _count(connection: sqlite3.Connection, now: float) -> Count:
-    done, purged = connection.execute(DONE).fetchone()
-    forgotten = connection.execute("select done, purged from headway_forgotten").fetchone()
-    accepted = _number(connection, "select count(*) from headway_accepted")
-    return Count(
-        queues=[
+def _depths(connection: sqlite3.Connection, now: float) -> Depths:
+    leased = dict(connection.execute(_LEASED).fetchall())
+    queues = []
+    for name, items, later, parked, parked_later, suspects in connection.execute(
+        _DEPTHS, {"now": now}
+    ).fetchall():
+        in_hand, delayed = leased.get(name, 0), later - parked_later
+        ready = items - in_hand - delayed - parked
+        oldest = connection.execute(_OLDEST, (name, now)).fetchone() if ready else None
+        queues.append(
             QueueCount(
                 queue=name,
                 ready=ready,
-                leased=leased,
+                leased=in_hand,
                 delayed=delayed,
                 parked=parked,
                 suspects=suspects,
-                oldest=None if oldest is None else instant(oldest),
+                oldest=None if oldest is None else instant(oldest[0]),
             )
-            for name, ready, leased, delayed, parked, suspects, oldest in connection.execute(
-                _QUEUES, {"now": now}
-            )
-        ],
+        )
+    return Depths(
+        queues=queues,
+        failed=dict(connection.execute(_LETTERS).fetchall()),
+        workers=_number(connection, _WORKERS),
+    )
+
+
+def _balance(connection: sqlite3.Connection, now: float) -> Balance:
+    done, purged = connection.execute(DONE).fetchone()
+    forgotten = connection.execute("select done, purged from headway_forgotten").fetchone()
+    accepted = _number(connection, "select count(*) from headway_accepted")
+    there = {
+        queue: QueueCount(
+            queue=queue,
+            ready=ready,
+            leased=leased,
+            delayed=delayed,
+            parked=parked,
+            suspects=suspects,
+            oldest=None if oldest is None else instant(oldest),
+        )
+        for queue, ready, leased, delayed, parked, suspects, oldest in connection.execute(
+            _ROWS, {"now": now}
+        )
+    }
+    return Balance(
+        queues=[there.get(name, QueueCount(queue=name)) for (name,) in connection.execute(_QUEUES)],
         failed=dict(connection.execute(_FAILED).fetchall()),
         done=done + forgotten[0],
         purged=purged + forgotten[1],
         accepted=accepted + forgotten[0],
-        workers=_number(connection, "select count(*) from headway_workers"),
+        workers=_number(connection, _WORKERS),
     )
 
 

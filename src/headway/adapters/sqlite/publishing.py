@@ -34,10 +34,12 @@ def declare(connection: sqlite3.Connection, queues: Sequence[Queue]) -> None:
     """Say which queues there are and what they take; what others declared stays."""
     for queue in queues:
         connection.execute(
-            "insert or replace into headway_queues values (?, ?)", (queue.name, queue.failed)
+            "insert into headway_queues (name, failed) values (?, ?) "
+            "on conflict (name) do update set failed = excluded.failed",
+            (queue.name, queue.failed),
         )
         connection.execute(
-            "insert or ignore into headway_failed_queues values (?)", (queue.failed,)
+            "insert or ignore into headway_failed_queues (name) values (?)", (queue.failed,)
         )
         bound = [(event_type, queue.name) for event_type in dict.fromkeys(queue.event_types)]
         insert(connection, "or ignore into headway_bindings", bound)

@@ -13,8 +13,7 @@ from headway.adapters.sqlite.connection import Connection, Location, connect
 
 APPLICATION = 0x48647779
 """What marks a file as ours: "Hdwy"."""
-VERSION = 3
-"""1: everything but what sweepers and operators keep. 2: everything but sequences."""
+VERSION = 4
 
 _TABLES = (
     """
@@ -159,6 +158,55 @@ _SINCE_3 = (
     """,
 )
 
+# What waits is counted where it comes and goes, so that a scrape of metrics reads a number for each
+# queue. By triggers: then the numbers are right even after somebody removed rows by hand.
+_SINCE_4 = (
+    "alter table headway_queues add column items integer not null default 0",
+    """
+    update headway_queues
+    set items = (select count(*) from headway_items where queue = name and token is null)
+              + (select count(*) from headway_items where queue = name and token is not null)
+    """,
+    """
+    create trigger headway_item_comes after insert on headway_items begin
+        update headway_queues set items = items + 1 where name = new.queue;
+    end
+    """,
+    """
+    create trigger headway_item_goes after delete on headway_items begin
+        update headway_queues set items = items - 1 where name = old.queue;
+    end
+    """,
+    "alter table headway_failed_queues add column letters integer not null default 0",
+    """
+    update headway_failed_queues
+    set letters = (select count(*) from headway_letters where queue = name)
+    """,
+    """
+    create trigger headway_letter_comes after insert on headway_letters begin
+        update headway_failed_queues set letters = letters + 1 where name = new.queue;
+    end
+    """,
+    """
+    create trigger headway_letter_goes after delete on headway_letters begin
+        update headway_failed_queues set letters = letters - 1 where name = old.queue;
+    end
+    """,
+    """
+    create index headway_items_parked on headway_items (queue, due)
+    where place = 'parked' and token is null
+    """,
+    "create index headway_items_suspect on headway_items (queue) where returns >= 2",
+    # Without failures that wait for a decision, which may be many, and are not forgotten.
+    "drop index headway_done_at",
+    """
+    create index headway_done_over on headway_done (at) where ended <> 'failed' and held is null
+    """,
+)
+
+STEPS = (_TABLES, _SINCE_2, _SINCE_3, _SINCE_4)
+"""What makes each version of the tables from the one before."""
+
 
 def open_file(location: Location, *, synchronous: str | None = None) -> Connection:
     """Connect to the file, with the tables in it."""
@@ -217,7 +265,7 @@ def prepare(connection: sqlite3.Connection, location: Location) -> None:
 
 
 def _make(connection: sqlite3.Connection, since: int = 0) -> None:
-    for statement in chain.from_iterable((_TABLES, _SINCE_2, _SINCE_3)[since:]):
+    for statement in chain.from_iterable(STEPS[since:]):
         connection.execute(statement)
 
 

@@ -201,9 +201,9 @@ def _is_parsing(waiting: Mapping[str, int]) -> bool:
 
 
 async def _waiting(headway: Connection) -> dict[str, int]:
-    count = await headway.count()
-    waiting = {each.queue: each.waiting for each in count.queues if each.waiting}
-    return {**waiting, "in hand": 1} if count.in_hand else waiting
+    depths = await headway.depths()
+    waiting = {each.queue: each.waiting for each in depths.queues if each.waiting}
+    return {**waiting, "in hand": 1} if depths.in_hand else waiting
 
 
 async def _messages(headway: Connection) -> int:

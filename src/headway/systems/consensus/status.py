@@ -70,13 +70,13 @@ async def read_status(url: str | None = None) -> Status:
             for each in LIFECYCLES
         ]
         queues = {each.name: each for each in await headway.failed.list()}
-        count = await headway.count()
+        depths = await headway.depths()
         empty = {"status": THREADS.processed, "summary_id": None}
         without_text = len(await headway.find("threads", empty, limit=_ALL))
         archives = await headway.find("archives", {"has_duplicates": True}, limit=_ALL)
     return Status(
         collections=collections,
-        waiting={each.queue: each.waiting for each in count.queues if each.waiting},
+        waiting={each.queue: each.waiting for each in depths.queues if each.waiting},
         failed=[
             FailedStatus(queue=name, letters=queues[name].letters, oldest=queues[name].oldest)
             for name in FAILED_QUEUES

@@ -55,7 +55,7 @@ class CountingConformance:
         harness.needs(Capability.ACCEPTED)
         engine = await opened(harness)
         await publish(engine, "a", "b")
-        assert (await engine.places.count()).accepted == 2
+        assert (await engine.places.balance()).accepted == 2
 
     async def test_the_oldest_is_the_one_that_waits_longest(self, harness: EngineHarness) -> None:
         harness.needs(Capability.OLDEST_EVENT)
@@ -64,7 +64,7 @@ class CountingConformance:
         await publish(engine, "a", "b")
         await harness.pass_time(3 * harness.moment)
         await publish(engine, "c")
-        by_name = {each.queue: each for each in (await engine.places.count()).queues}
+        by_name = {each.queue: each for each in (await engine.places.balance()).queues}
         oldest = by_name[ORDERS.name].oldest
         assert oldest is not None
         assert abs(oldest - before) < 2 * harness.moment
@@ -216,7 +216,7 @@ class CountingConformance:
             await engine.finisher.finish([unit(await one_taken(harness, engine, name), now - DAY)])
         await publish(engine, "c")
         assert await engine.records.forget(now, 1) == 1
-        count = await engine.places.count()
+        count = await engine.places.balance()
         if count.accepted is not None:
             assert count.accepted == sum(places(count).values())
         await nothing_astray(engine)
@@ -227,7 +227,7 @@ class CountingConformance:
         await publish(engine, *(f"operation-{number}" for number in range(5)))
         for name in ("operation-1", "operation-3"):
             await harness.remove_by_hand(name)
-        count = await engine.places.count()
+        count = await engine.places.balance()
         assert places(count) == {"ready": 3}
         assert count.accepted == 5
         number, astray = await engine.places.astray(10)
@@ -254,15 +254,15 @@ class CountingConformance:
     async def test_workers_are_counted_while_they_are_there(self, harness: EngineHarness) -> None:
         harness.needs(Capability.WORKERS)
         first, second, third = [await opened(harness) for _ in range(3)]
-        assert (await third.places.count()).workers == 3
+        assert (await third.places.balance()).workers == 3
         await first.bus.close()
-        assert (await third.places.count()).workers == 2
+        assert (await third.places.balance()).workers == 2
         await harness.kill(second)
         for _ in range(10):  # it may take a while to notice
-            if (await third.places.count()).workers == 1:
+            if (await third.places.balance()).workers == 1:
                 break
             await harness.pass_time(harness.moment)
-        assert (await third.places.count()).workers == 1
+        assert (await third.places.balance()).workers == 1
 
     async def test_counting_disturbs_nobody(self, harness: EngineHarness) -> None:
         harness.needs(Capability.LEASED)
