@@ -4,29 +4,31 @@ Each test does the same at two sizes, a hundred times apart, and compares the st
 virtual machine: they may differ by a factor of two at most.
 """
 
-import asyncio
 from collections.abc import AsyncIterator, Callable
 from datetime import timedelta
-from http import HTTPStatus
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from headway.adapters.memory.state import State
+from headway.adapters.sqlite import documents
 from headway.adapters.sqlite.engine import SqliteEngine, sqlite_engine
 from headway.adapters.sqlite.rows import seconds
+from headway.adapters.sqlite.selecting import read_row
 from headway.adapters.sqlite.sequences import sqlite_sequences
 from headway.adapters.sqlite.store import sqlite_store
 from headway.adapters.system.chance import SystemChance
 from headway.adapters.system.clock import SystemClock
-from headway.assembly.metrics_server import metrics_server
 from headway.core.sequence_answers import Completion, Look, Offer, Outcome
 from headway.core.sequence_settings import OnGap, SequenceSettings
+from headway.core.travel import instant
+from headway.core.writes import Document
 from headway.ports.bus import Parked
-from headway.ports.engine import Engine
 from headway.runtime.joined_engine import with_store
 from headway.testing.conformance.examples import MAILS, ORDERS, publish
-from headway.testing.servers.loopback import HOST, http_request
+from tests.adapters.leases_in_doubt import LAPSED, RUNNING, leases_lapse, sweep_in_doubt
+from tests.adapters.scraping import scraped
 from tests.adapters.sqlite_steps import Steps, fill
 from tests.joined.harnesses import bus_parts
 
@@ -74,15 +76,6 @@ async def opened(tmp_path: Path) -> AsyncIterator[Callable[[int], SqliteEngine]]
     yield opened
     for engine in engines:
         await engine.bus.close()
-
-
-async def scraped(engine: Engine) -> str:
-    """Ask /metrics of a worker, as Prometheus does."""
-    with metrics_server(engine, asyncio.get_running_loop(), host=HOST, port=0) as port:
-        status, said = await asyncio.to_thread(http_request, "GET", port, "/metrics")
-    assert status == HTTPStatus.OK
-    assert b"headway_engine_up 1.0" in said
-    return said.decode()
 
 
 def values(many: int) -> dict[str, object]:
@@ -202,3 +195,68 @@ async def test_a_result_costs_the_same_however_many_its_key_holds(
         costs.append(steps.taken - before)
         await sequences.close()
     assert costs[1] <= 2 * costs[0]
+
+
+MOVED = f"""
+insert into headway_documents (collection, id, body)
+{NUMBERS} select 'messages', 'moved ' || i, json_object(
+    '_id', 'moved ' || i, 'status', 'pending', 'attemptCount', 1, 'lastAttemptTime', :now
+) from n
+"""
+
+
+async def test_a_sweep_that_doubts_leases_reads_leased_documents_alone(
+    steps: Steps, opened: Callable[[int], SqliteEngine], tmp_path: Path
+) -> None:
+    costs = []
+    for many in (SMALL, LARGE):
+        engine = opened(many)
+        await engine.bus.open([MAILS])
+        fill(tmp_path / f"{many}.db", MOVED, many=many, now=instant(CLOCK.now()))
+        await leases_lapse(engine, CLOCK)
+        await sweep_in_doubt(engine, CLOCK)  # makes the indexes
+        cost, doubted = await steps.of(sweep_in_doubt(engine, CLOCK))
+        assert (doubted.over, doubted.leased) == (LAPSED, RUNNING)
+        costs.append(cost)
+    assert costs[1] <= 2 * costs[0]
+
+
+NUMBERED = f"""
+insert into headway_documents (collection, id, body)
+{NUMBERS} select 'messages', i, json_object(
+    '_id', i, 'number', i, 'third', json(iif(i % 3 = 0, 'true', 'false')), 'o.d', i
+) from n
+"""
+
+
+@pytest.mark.parametrize(
+    ("where", "matching"),
+    [
+        ({"number": 7}, 1),
+        ({"number": 7.0}, 1),
+        ({"third": True}, 33),
+        ({"third": False, "number": 8}, 1),
+        ({"o.d": 7}, 1),
+        ({"_id": "7"}, 1),
+    ],
+)
+async def test_documents_are_filtered_by_sqlite(
+    where: dict[str, Any],
+    matching: int,
+    opened: Callable[[int], SqliteEngine],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Every document of the collection is examined, and Python reads those that match."""
+    engine = opened(SMALL)
+    await engine.bus.open([])
+    fill(tmp_path / f"{SMALL}.db", NUMBERED, many=SMALL)
+    read: list[str] = []
+
+    def reading(one: str, body: Any) -> Document | None:
+        read.append(one)
+        return read_row(one, body)
+
+    monkeypatch.setattr(documents, "read_row", reading)
+    found = await engine.documents.find("messages", where, 1_000)
+    assert (len(found), len(read)) == (matching, matching)

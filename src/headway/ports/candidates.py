@@ -55,6 +55,10 @@ class Candidates(Protocol):
         """
         ...
 
+    async def leased(self, rule: SweepRule, now: datetime, at_most: int) -> int:
+        """Count pending documents whose lease runs, up to a number, without reading any others."""
+        ...
+
     async def claim(
         self, rule: SweepRule, claims: Sequence[Claim], token: str, now: datetime, lease: timedelta
     ) -> frozenset[str]:

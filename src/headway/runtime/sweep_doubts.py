@@ -8,8 +8,6 @@ until the next run; what is over then has been over for long, and is rescued.
 
 from datetime import datetime
 
-from headway.core.document import LEASE_TOKEN
-from headway.core.lifecycle import State
 from headway.core.sweep_facts import LeasesDoubted
 from headway.ports.candidates import View
 from headway.ports.engine import Sweeping
@@ -34,20 +32,7 @@ async def doubt(
         over += sum(ended_since(each, since) for each in documents)
     if over <= BELIEVED:
         return None
-    leased = await _leased(target, sweeping, now, at_most=over)
+    leased = await sweeping.candidates.leased(target.rule, now, at_most=over)
     if leased >= over:
         return None
     return LeasesDoubted(collection=target.collection, over=over, leased=leased)
-
-
-async def _leased(target: Target, sweeping: Sweeping, now: datetime, *, at_most: int) -> int:
-    """Count leases that run, and stop when there are enough to believe the others."""
-    leased = 0
-    lifecycle = target.rule.lifecycle
-    async for documents in sweeping.desk.browse(lifecycle, [State.PENDING], page=PAGE):
-        leased += sum(
-            each.get(LEASE_TOKEN) is not None and ended_since(each, now) for each in documents
-        )
-        if leased >= at_most:
-            break
-    return leased

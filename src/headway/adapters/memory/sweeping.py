@@ -11,7 +11,7 @@ import msgspec
 
 from headway.adapters.memory.kept import Held
 from headway.adapters.memory.state import State
-from headway.adapters.memory.views import age, attempted, is_in
+from headway.adapters.memory.views import age, attempted, has_lease, is_in
 from headway.core.beginning import UNCLAIMED
 from headway.core.document import CLAIM_TOKEN, STATUS, moment, past
 from headway.core.lifecycle import Lifecycle
@@ -88,6 +88,10 @@ class MemoryCandidates:
         found.sort(key=lambda document: age(document, now), reverse=newest_first)
         ids = [document[ID] for document in found]
         return collection.pages(ids, page, lambda each: is_in(view, each, rule, now))
+
+    async def leased(self, rule: SweepRule, now: datetime, at_most: int) -> int:
+        every = self._of(rule).every()
+        return min(sum(has_lease(each, rule, now) for each in every), at_most)
 
     async def claim(
         self, rule: SweepRule, claims: Sequence[Claim], token: str, now: datetime, lease: timedelta

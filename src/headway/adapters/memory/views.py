@@ -34,13 +34,26 @@ def is_in(view: View, document: Document, rule: SweepRule, now: datetime) -> boo
             unmoved = began is None or began + rule.stuck_after <= now
             return state is State.PENDING and unmoved
         case View.LEASE_OVER:
-            farthest = max(FARTHEST_CLAIM, rule.lifecycle.lease or timedelta()) + FARTHEST_AHEAD
-            leased = document.get(LEASE_TOKEN) is not None
-            return state is State.PENDING and leased and _over(document, LEASE_UNTIL, now, farthest)
+            return _is_leased(document, rule) and _lease_is_over(document, rule, now)
         case View.CLAIM_OVER:
             claimed = document.get(CLAIM_TOKEN) is not None
             is_open = state in {State.PENDING, State.FAILED}
             return is_open and claimed and _over(document, CLAIM_UNTIL, now, FARTHEST_CLAIM)
+
+
+def has_lease(document: Document, rule: SweepRule, now: datetime) -> bool:
+    """Say whether a document is pending and has a lease that runs."""
+    return _is_leased(document, rule) and not _lease_is_over(document, rule, now)
+
+
+def _is_leased(document: Document, rule: SweepRule) -> bool:
+    pending = rule.lifecycle.state(document) is State.PENDING
+    return pending and document.get(LEASE_TOKEN) is not None
+
+
+def _lease_is_over(document: Document, rule: SweepRule, now: datetime) -> bool:
+    farthest = max(FARTHEST_CLAIM, rule.lifecycle.lease or timedelta()) + FARTHEST_AHEAD
+    return _over(document, LEASE_UNTIL, now, farthest)
 
 
 def attempted(document: Document, now: datetime) -> datetime | None:

@@ -22,7 +22,15 @@ from headway.adapters.mongodb.transactions import Transactions
 from headway.adapters.mongodb.troubles import is_too_slow
 from headway.adapters.mongodb.values import Raw, kept
 from headway.adapters.mongodb.values import view as shown
-from headway.adapters.mongodb.views import Look, indexes, is_in, is_without_index, looks
+from headway.adapters.mongodb.views import (
+    Look,
+    has_lease,
+    indexes,
+    is_in,
+    is_without_index,
+    leased,
+    looks,
+)
 from headway.core.beginning import UNCLAIMED
 from headway.core.document import CLAIM_BEFORE, CLAIM_TOKEN, LAST_ATTEMPT_TIME, RETRY_AT, STATUS
 from headway.core.lifecycle import State
@@ -100,6 +108,16 @@ class MongoCandidates:
                             found = Found()
         if documents := await found.reachable(collection):
             yield documents
+
+    async def leased(self, rule: SweepRule, now: datetime, at_most: int) -> int:
+        collection, number = await self._link.theirs(rule.collection), 0
+        looking = self._look(collection, leased(rule, now), newest_first=False, page=_AT_ONCE)
+        async with aclosing(looking):
+            async for raw in looking:
+                number += has_lease(rule, shown(raw), now)
+                if number == at_most:
+                    break
+        return number
 
     async def claim(
         self, rule: SweepRule, claims: Sequence[Claim], token: str, now: datetime, lease: timedelta

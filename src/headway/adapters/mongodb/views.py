@@ -110,14 +110,31 @@ def is_in(rule: SweepRule, view: View, document: Mapping[str, Any], now: datetim
             began = past(document.get(LAST_ATTEMPT_TIME), now)
             return state is State.PENDING and (began is None or began + rule.stuck_after <= now)
         case View.LEASE_OVER:
-            until = past(document.get(LEASE_UNTIL), now + _longest_lease(rule))
             held = document.get(LEASE_TOKEN) is not None
-            return state is State.PENDING and held and not (until is not None and until > now)
+            return state is State.PENDING and held and not _lease_runs(rule, document, now)
         case View.CLAIM_OVER:
             until = moment(document.get(CLAIM_UNTIL))
             runs = until is not None and now < until <= now + FARTHEST_CLAIM
             held = document.get(CLAIM_TOKEN) is not None
             return state in {State.PENDING, State.FAILED} and held and not runs
+
+
+def leased(rule: SweepRule, now: datetime) -> Look:
+    """Look for what may be pending with a lease that runs."""
+    query = {LEASE_TOKEN: HELD, **waiting(rule.lifecycle)[0]}
+    return Look({**query, LEASE_UNTIL: {"$not": {"$lte": milliseconds(now)}}}, _BY_LEASE)
+
+
+def has_lease(rule: SweepRule, document: Mapping[str, Any], now: datetime) -> bool:
+    """Say whether a document is pending with a lease that runs."""
+    held = document.get(LEASE_TOKEN) is not None
+    pending = rule.lifecycle.state(document) is State.PENDING
+    return pending and held and _lease_runs(rule, document, now)
+
+
+def _lease_runs(rule: SweepRule, document: Mapping[str, Any], now: datetime) -> bool:
+    until = past(document.get(LEASE_UNTIL), now + _longest_lease(rule))
+    return until is not None and until > now
 
 
 def _longest_lease(rule: SweepRule) -> timedelta:

@@ -10,7 +10,7 @@ from headway.adapters.postgres.preparing import prepare
 from headway.adapters.postgres.selecting import AsRead
 from headway.adapters.postgres.tallying import counting, read_tally
 from headway.adapters.postgres.values import documents, jsonb
-from headway.adapters.postgres.views import TABLE, Question, question, text_of
+from headway.adapters.postgres.views import TABLE, Question, leased, question, text_of
 from headway.core.beginning import UNCLAIMED
 from headway.core.document import CLAIM_TOKEN
 from headway.core.sweep import SweepRule, claimed, given_back, given_up, watched
@@ -63,14 +63,20 @@ class PostgresCandidates:
     async def _page(
         self, statement: str, asked: Question, page: int, last: _Last | None
     ) -> Sequence[Any]:
+        return await self._in_order(statement, asked.old, asked.farthest, page, *(last or ()))
+
+    async def _in_order(self, statement: str, *values: Any) -> Sequence[Any]:
         async def work(connection: Any) -> Sequence[Any]:
             await connection.execute(IN_ORDER)
-            rows: Sequence[Any] = await connection.fetch(
-                statement, asked.old, asked.farthest, page, *(last or ())
-            )
+            rows: Sequence[Any] = await connection.fetch(statement, *values)
             return rows
 
         return await self._link.run(work)
+
+    async def leased(self, rule: SweepRule, now: datetime, at_most: int) -> int:
+        statement, farthest = leased(rule, now)
+        (row,) = await self._in_order(statement, now, farthest, at_most)
+        return int(row[0])
 
     async def claim(
         self, rule: SweepRule, claims: Sequence[Claim], token: str, now: datetime, lease: timedelta
@@ -123,5 +129,5 @@ class PostgresCandidates:
 
     async def tally(self, rule: SweepRule, now: datetime) -> Tally:
         statement, values = counting(rule, now)
-        (row,) = await self._link.run(lambda connection: connection.fetch(statement, *values))
+        (row,) = await self._in_order(statement, *values)
         return read_tally(row)

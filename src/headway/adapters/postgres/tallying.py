@@ -14,6 +14,7 @@ from headway.adapters.postgres.views import (
     has_flag,
     in_state,
     is_over,
+    key_of,
     question,
     quoted,
     text_of,
@@ -61,8 +62,10 @@ def counting(rule: SweepRule, now: datetime) -> tuple[str, Sequence[datetime]]:
         f"coalesce(case when {ATTEMPTED} > '-infinity' and {ATTEMPTED} <= $2 then {ATTEMPTED} end, "
         f"case when {created} <= $2 then {created} end) as known"
     )
+    # In the order of its index, so that PostgreSQL reads that one and no larger one.
     stuck = " union all ".join(
-        f"select {known} from {TABLE} where {condition_of(lifecycle, view)} and {which}"
+        f"(select {known} from {TABLE} where {condition_of(lifecycle, view)} and {which} "
+        f"order by {key_of(view)})"
         for view, which in parts
     )
     given_up = f"select count(*) from {TABLE} where {given_up_id(lifecycle)} is not null"

@@ -143,11 +143,30 @@ def question(rule: SweepRule, view: View, now: datetime) -> Question:
             old, farthest = now - rule.stuck_after, now + FARTHEST_AHEAD
             return Question(condition, key, ranges, old, farthest)
         case View.LEASE_OVER:
-            lease = max(FARTHEST_CLAIM, rule.lifecycle.lease or timedelta())
-            within, farthest = is_over(LEASE_UNTIL), now + lease + FARTHEST_AHEAD
+            within, farthest = is_over(LEASE_UNTIL), _farthest_lease(rule, now)
         case View.CLAIM_OVER:
             within, farthest = is_over(CLAIM_UNTIL), now + FARTHEST_CLAIM
     return Question(condition, key, (within,), now, farthest)
+
+
+def leased(rule: SweepRule, now: datetime) -> tuple[str, datetime]:
+    """Ask how many leases run between now ($1) and a farthest time ($2), up to a number ($3).
+
+    In the order of the index that holds leased documents alone, so that no other is read.
+    """
+    condition, key = (
+        condition_of(rule.lifecycle, View.LEASE_OVER),
+        key_of(View.LEASE_OVER),
+    )
+    statement = (
+        f"select count(*) from (select 1 from {TABLE} "
+        f"where {condition} and not ({is_over(LEASE_UNTIL)}) order by {key}, id limit $3) running"
+    )
+    return statement, _farthest_lease(rule, now)
+
+
+def _farthest_lease(rule: SweepRule, now: datetime) -> datetime:
+    return now + max(FARTHEST_CLAIM, rule.lifecycle.lease or timedelta()) + FARTHEST_AHEAD
 
 
 def is_over(until: str, old: str = "$1", farthest: str = "$2") -> str:

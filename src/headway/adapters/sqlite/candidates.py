@@ -9,7 +9,7 @@ from typing import Any
 
 from headway.adapters.sqlite.reader import Readers
 from headway.adapters.sqlite.selecting import as_read, fetch, put, read_row
-from headway.adapters.sqlite.stuck import Expressions, Range, question, unreadable
+from headway.adapters.sqlite.stuck import Expressions, Range, leased, question, unreadable
 from headway.adapters.sqlite.tallying import tally
 from headway.adapters.sqlite.writer import Writer
 from headway.core.beginning import UNCLAIMED
@@ -74,6 +74,12 @@ class SqliteCandidates:
     async def _page(self, statement: str, left: Range, page: int) -> list[tuple[str, str, Any]]:
         values = (left.above, left.below, page)
         return await self._readers.run(lambda c: c.execute(statement, values).fetchall())
+
+    async def leased(self, rule: SweepRule, now: datetime, at_most: int) -> int:
+        statement, runs = leased(rule, now)
+        values = (runs.above, runs.below, at_most)
+        (number,) = await self._readers.run(lambda c: c.execute(statement, values).fetchone())
+        return int(number)
 
     async def claim(
         self, rule: SweepRule, claims: Sequence[Claim], token: str, now: datetime, lease: timedelta

@@ -146,11 +146,24 @@ def question(rule: SweepRule, view: View, now: datetime) -> Question:
             ranges = outside(now - rule.stuck_after, now + FARTHEST_AHEAD)
             return Question(f"{sql.stage} = '{State.PENDING}'", sql.attempted, ranges)
         case View.LEASE_OVER:
-            farthest = max(FARTHEST_CLAIM, rule.lifecycle.lease or timedelta())
-            ranges = outside(now, now + farthest + FARTHEST_AHEAD)
-            return Question("true", sql.lease, ranges)
+            return Question("true", sql.lease, outside(now, _farthest_lease(rule, now)))
         case View.CLAIM_OVER:
             return Question("true", sql.claim, outside(now, now + FARTHEST_CLAIM))
+
+
+def leased(rule: SweepRule, now: datetime) -> tuple[str, Range]:
+    """Ask how many leases run, up to a number, in a range of the index of leases."""
+    key = Expressions(rule.lifecycle).lease
+    farthest = _farthest_lease(rule, now)
+    runs = Range(f"{time_text(now)}{AFTER_ID}", f"{time_text(farthest)}{AFTER_ID}")
+    return (
+        f"select count(*) from (select 1 from headway_documents "  # noqa: S608 (literals are quoted)
+        f"where {key} > ? and {key} < ? limit ?)"
+    ), runs
+
+
+def _farthest_lease(rule: SweepRule, now: datetime) -> datetime:
+    return now + max(FARTHEST_CLAIM, rule.lifecycle.lease or timedelta()) + FARTHEST_AHEAD
 
 
 def alike(lifecycle: Lifecycle) -> str:

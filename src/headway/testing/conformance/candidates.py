@@ -167,6 +167,29 @@ class CandidatesConformance(ViewsConformance, ClaimsConformance, ClaimEndsConfor
         tally = await candidates.tally(LEASED, now)
         assert tally == Tally(stuck=3, given_up=0, oldest=now - 3 * hour)
 
+    async def test_leases_that_run_are_counted_up_to_a_number(self, harness: EngineHarness) -> None:
+        now = whole_second(harness)
+        later, over = {"leaseUntil": instant(now + MINUTE)}, {"leaseUntil": instant(now - MINUTE)}
+        made = [
+            old(now, "running", leaseToken="t", **later),
+            old(now, "moved", leaseToken="t", lastAttemptTime=instant(now), **later),
+            old(now, "waiting", leaseToken="waiting", **later),
+            old(now, "never tried", leaseToken="t", lastAttemptTime=None, **later),
+            old(now, "naive", leaseToken="t", leaseUntil=naive(now + MINUTE)),
+            old(now, "just over", leaseToken="t", leaseUntil=instant(now)),
+            old(now, "over", leaseToken="t", **over),
+            old(now, "no end", leaseToken="t"),
+            old(now, "beyond belief", leaseToken="t", leaseUntil="3000-01-01T00:00:00Z"),
+            old(now, "without a token", **later),
+            old(now, "processed", status="processed", leaseToken="t", **later),
+            old(now, "failed", status="failed", leaseToken="t", **later),
+        ]
+        _, candidates = await stuck(harness, *made, rule=LEASED)
+        assert [await candidates.leased(LEASED, now, most) for most in (1, 4, 100)] == [1, 4, 5]
+        flagged = SweepRule(lifecycle=FLAGGED_AND_LEASED)
+        await candidates.prepare([flagged])
+        assert await candidates.leased(flagged, now, 100) == 6  # "processed" has no flag
+
     async def test_where_no_time_is_known_no_oldest_is_named(self, harness: EngineHarness) -> None:
         now = whole_second(harness)
         documents: list[Document] = [{"_id": "1"}, {"_id": "2", "status": "failed"}]
