@@ -5,6 +5,8 @@ write; stores that cannot call it are held equal to it by their conformance test
 """
 
 from collections.abc import Mapping
+from math import inf, isinf, ulp
+from sys import float_info
 from typing import Any
 
 import msgspec
@@ -86,5 +88,35 @@ def applied(write: Write, current: Document | None) -> Document:
 
 
 def matches(document: Mapping[str, Any], where: Mapping[str, Any]) -> bool:
-    """Say whether all the given fields hold the given values; None also means absent."""
-    return all(document.get(field) == value for field, value in where.items())
+    """Say whether all the given fields hold the given values, as JSON compares them.
+
+    None also means absent. A number is the same however it is written, and true is no number.
+
+    >>> [matches({"n": held}, {"n": 1}) for held in (1, 1.0, True, "1")]
+    [True, True, False, False]
+    """
+    return all(_is_same(document.get(field), value) for field, value in where.items())
+
+
+def _is_same(held: Any, value: Any) -> bool:
+    if isinstance(held, dict) and isinstance(value, dict):
+        return held.keys() == value.keys() and all(
+            _is_same(each, value[field]) for field, each in held.items()
+        )
+    if isinstance(held, list) and isinstance(value, list):
+        return len(held) == len(value) and all(map(_is_same, held, value))
+    return bool(held == value) and isinstance(held, bool) is isinstance(value, bool)
+
+
+def nearby(number: float) -> tuple[float, float]:
+    """Give the range in which a store finds a number, however it is written.
+
+    Stores read the digits of a number in ways of their own, which may differ in the last bits.
+    """
+    try:
+        near = float(number)
+    except OverflowError:
+        near = inf if number > 0 else -inf
+    if isinf(near):
+        return (float_info.max, inf) if near > 0 else (-inf, -float_info.max)
+    return near - 4 * ulp(near), near + 4 * ulp(near)

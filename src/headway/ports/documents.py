@@ -29,7 +29,11 @@ class Documents(Protocol):
     async def find(
         self, collection: str, where: Mapping[str, Any], limit: int
     ) -> Sequence[Document]:
-        """Give documents whose fields hold these values, in the order of their ids."""
+        """Give documents whose fields hold these values, in the order of their ids.
+
+        The database filters, as `core.writes.matches` does. It examines the documents of the
+        collection one after the other until it has found enough; an `_id` is found by its index.
+        """
         ...
 
     async def tally(self, lifecycle: Lifecycle) -> Mapping[State, int]:

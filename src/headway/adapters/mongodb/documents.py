@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from sys import float_info
 from typing import Any
 
 from pymongo import UpdateOne
@@ -152,22 +153,42 @@ def _as_stored(answer: Begun) -> Begun:
 
 
 def _narrowed(where: Mapping[str, Any]) -> dict[str, Any]:
-    """Let MongoDB leave out most of what cannot match; `matches` has the last word."""
-    query: dict[str, Any] = {}
+    """Let MongoDB leave out what does not match; `matches` compares lists and objects."""
+    queries: list[dict[str, Any]] = []
     for field, value in where.items():
-        if not is_plain(field):
-            continue
         if field == ID:
-            if isinstance(value, str):
-                query[field] = {"$in": [*likely_ids(value), *unlikely_ids(value)]}
-        elif value is None:
-            query[field] = {"$in": list(likely(None))}
-        elif isinstance(value, str):
-            query[field] = {"$in": every(value)}
-        elif isinstance(value, list):
-            query[field] = {"$type": "array"}
-        elif isinstance(value, dict):
-            query[field] = {"$type": "object"}
-        elif isinstance(value, float) or abs(value) < _WIDEST:
-            query[field] = value
-    return query
+            ids = [*likely_ids(value), *unlikely_ids(value)] if isinstance(value, str) else []
+            queries.append({ID: {"$in": ids}})
+        elif isinstance(value, list | dict):
+            kind = "array" if isinstance(value, list) else "object"
+            queries.append(_of_kind(field, kind))
+        elif isinstance(value, str | int | float | None):
+            queries.append(_one_of(field, _shown_as(value)))
+    return {"$and": queries} if queries else {}
+
+
+def _shown_as(value: str | float | None) -> Sequence[Any]:
+    """Give what is stored where a value is shown."""
+    if isinstance(value, str):
+        return every(value)
+    if isinstance(value, int) and abs(value) >= _WIDEST:  # BSON has no whole numbers so large
+        return (float(value),) if abs(value) <= float_info.max else ()
+    return likely(value)
+
+
+def _one_of(field: str, values: Sequence[Any]) -> dict[str, Any]:
+    if is_plain(field):  # not what is in a list
+        return {field: {"$in": list(values), "$not": {"$type": "array"}}}
+    held = {"$ifNull": [_held(field), None]}
+    return {"$expr": {"$in": [held, {"$literal": list(values)}]}}
+
+
+def _of_kind(field: str, kind: str) -> dict[str, Any]:
+    if is_plain(field):
+        return {field: {"$type": kind}}
+    return {"$expr": {"$eq": [{"$type": _held(field)}, kind]}}
+
+
+def _held(field: str) -> dict[str, Any]:
+    """Name a field whose name means something else to MongoDB."""
+    return {"$getField": {"field": {"$literal": field}, "input": "$$ROOT"}}

@@ -1,7 +1,9 @@
 """Documents, as handlers see them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
+from decimal import Decimal
+from math import isfinite
 from typing import Any
 
 import asyncpg
@@ -17,7 +19,7 @@ from headway.core.errors import UnstorableError
 from headway.core.lifecycle import Lifecycle, State, by_state
 from headway.core.travel import instant
 from headway.core.unreadable import is_stand_in
-from headway.core.writes import Document, matches
+from headway.core.writes import ID, Document, matches, nearby
 from headway.ports.documents import locked
 
 _FETCH = """
@@ -170,16 +172,46 @@ async def _begin(
     return answers
 
 
-def _narrowed(where: Mapping[str, Any]) -> tuple[str, list[str]]:
-    """Let PostgreSQL leave out most of what cannot match; `matches` has the last word."""
-    conditions, values = "", []
+def _narrowed(where: Mapping[str, Any]) -> tuple[str, list[Any]]:
+    """Let PostgreSQL leave out what does not match; `matches` compares lists and objects."""
+    conditions, values = "", list[Any]()
+
+    def bound(value: Any, kind: str) -> str:
+        values.append(value)
+        return f"${len(values) + 3}::{kind}"
+
     for field, value in list(where.items())[:_MOST_CONDITIONS]:
         if not findable(field) or (isinstance(value, str) and not findable(value)):
-            continue
-        if value is None:
-            values.append(field)
-            conditions += f" and body ->> ${len(values) + 3}::text is null"
-        elif isinstance(value, str):
-            values += (field, value)
-            conditions += f" and body ->> ${len(values) + 2}::text = ${len(values) + 3}"
+            conditions += "" if value is None else " and false"
+        elif field == ID:
+            conditions += f" and id = {bound(value if isinstance(value, str) else None, 'text')}"
+        else:
+            named = bound(field, "text")
+            conditions += (
+                f" and {_condition(f'body -> {named}', f'body ->> {named}', value, bound)}"
+            )
     return conditions, values
+
+
+def _condition(  # noqa: PLR0911 (one for each kind of value)
+    held: str, text: str, value: Any, bound: Callable[[Any, str], str]
+) -> str:
+    """Ask whether a field, given as jsonb and as text, holds a value."""
+    kind = f"jsonb_typeof({held})"
+    match value:
+        case None:
+            return f"{text} is null"
+        case bool():
+            return f"{held} = '{'true' if value else 'false'}'::jsonb"
+        case int() | float():
+            lowest, highest = nearby(value)
+            if not (isfinite(lowest) and isfinite(highest)):
+                return f"{kind} = 'number'"
+            bounds = f"{bound(Decimal(lowest), 'numeric')} and {bound(Decimal(highest), 'numeric')}"
+            return f"case {kind} when 'number' then ({text})::numeric between {bounds} end"
+        case str():
+            return f"{kind} = 'string' and {text} = {bound(value, 'text')}"
+        case list() | dict():
+            return f"{kind} = '{'array' if isinstance(value, list) else 'object'}'"
+        case _:
+            return "true"

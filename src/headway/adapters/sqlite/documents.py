@@ -19,7 +19,7 @@ from headway.core.changes import Changes, wanted
 from headway.core.document import LEASE_TOKEN, LEASE_UNTIL, WAITING
 from headway.core.lifecycle import Lifecycle, State, by_state
 from headway.core.travel import instant
-from headway.core.writes import Document, Write, matches
+from headway.core.writes import ID, Document, Write, matches, nearby
 
 _FETCH = """
 select '[' || coalesce(group_concat(
@@ -29,9 +29,10 @@ from headway_documents where collection = ? and id in (select value from json_ea
 """
 _FETCHED = msgspec.json.Decoder(list[tuple[str, Document]])
 
-_EXTRACT = "case when json_valid(body) then json_extract(body, ?) end"
-"""Other programs may have written what is no JSON."""
 _PLAIN_FIELD = re.compile(r"[A-Za-z0-9_-]+")
+_MOST_CONDITIONS = 50
+_WIDEST = 1 << 63
+_KINDS = {str: "text", list: "array", dict: "object"}
 
 
 class SqliteDocuments:
@@ -128,8 +129,9 @@ def _find(
 ) -> Iterator[Document]:
     conditions, values = _narrowed(where)
     rows = connection.execute(
-        f"select id, body from headway_documents where collection = ?{conditions} order by id",  # noqa: S608 (values are bound)
-        (collection, *values),
+        f"select id, body from headway_documents "  # noqa: S608 (values are bound)
+        f"where collection = :collection{conditions} order by id",
+        {"collection": collection, **values},
     )
     for one, body in rows:
         if limit <= 0:
@@ -140,17 +142,53 @@ def _find(
             yield document
 
 
-def _narrowed(where: Mapping[str, Any]) -> tuple[str, list[Any]]:
-    """Let SQLite leave out most of what cannot match; `matches` has the last word."""
-    conditions, values = "", []
-    for field, value in where.items():
-        if not _PLAIN_FIELD.fullmatch(field):
+def _narrowed(where: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Let SQLite leave out what does not match; `matches` compares what is in lists and objects."""
+    conditions, values = list[str](), dict[str, Any]()
+    for number, (field, value) in enumerate(list(where.items())[:_MOST_CONDITIONS]):
+        name = f"field{number}"
+        if field == ID:
+            conditions.append(f"id = :{name}")
+            values[name] = value if isinstance(value, str) else None
             continue
-        path = f'$."{field}"'
-        if value is None:
-            conditions += f" and {_EXTRACT} is null"
-            values.append(path)
-        elif isinstance(value, str):
-            conditions += f" and {_EXTRACT} = ?"
-            values += (path, value)
-    return conditions, values
+        if _PLAIN_FIELD.fullmatch(field):
+            values[name] = f'$."{field}"'
+            kind, held = f"json_type(body, :{name})", f"json_extract(body, :{name})"
+        else:
+            values[name] = field
+            kind, held = (
+                f"(select {column} from json_each(body) where key = :{name})"  # noqa: S608 (names of our own)
+                for column in ("type", "value")
+            )
+        condition, its = _condition(kind, held, value, f"value{number}")
+        # Other programs may have written what is no JSON.
+        conditions.append(f"case when json_valid(body) then {condition} end")
+        values |= its
+    return "".join(f" and {each}" for each in conditions), values
+
+
+def _condition(  # noqa: PLR0911 (one for each kind of value)
+    kind: str, held: str, value: Any, name: str
+) -> tuple[str, dict[str, Any]]:
+    """Ask whether a field, of which the JSON type and the value are given, holds a value."""
+    match value:
+        case None:
+            return f"coalesce({kind}, 'null') = 'null'", {}
+        case bool():
+            return f"{kind} = '{'true' if value else 'false'}'", {}
+        case int() | float():
+            lowest, highest = nearby(value)
+            bounds = {f"{name}_lowest": lowest, f"{name}_highest": highest}
+            near = f"{held} between :{name}_lowest and :{name}_highest"
+            if isinstance(value, int) and abs(value) < _WIDEST:
+                exact = (
+                    f"case {kind} when 'integer' then {held} = :{name} when 'real' then {near} end"
+                )
+                return exact, {name: value, **bounds}
+            return f"{kind} in ('integer', 'real') and {near}", bounds
+        case str() if "\0" not in value:  # some versions of SQLite read no further than that
+            return f"{kind} = 'text' and {held} = :{name}", {name: value}
+        case str() | list() | dict():
+            return f"{kind} = '{_KINDS[type(value)]}'", {}
+        case _:
+            return "true", {}

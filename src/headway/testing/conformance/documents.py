@@ -73,6 +73,33 @@ class DocumentsConformance(BeginningConformance):
             found = await engine.documents.find("docs", {"field": document["field"]}, 10)
             assert list(found) == [document]
 
+    async def test_values_are_compared_as_json_has_them(self, harness: EngineHarness) -> None:
+        values: dict[str, Any] = {
+            "0": 0, "0.0": 0.0, "1": 1, "1.0": 1.0, "true": True, "false": False, "text": "1",
+            "empty": "", "tenth": 0.1, "sum": 0.1 + 0.2, "large": 2**53 + 1, "larger": 2**53 + 2,
+            "tiny": 5e-324, "huge": 1.7976931348623157e308, "third": 1 / 3, "minus": -1.5,
+            "big": 2**62 + 1, "list of 1": [1], "list of true": [True], "list of 1.0": [1.0],
+            "object of 1": {"a": 1}, "object of true": {"a": True}, "text true": "true",
+        }  # fmt: skip
+        documents = [{"_id": name, "field": value} for name, value in values.items()]
+        engine = await holding(harness, *documents, {"_id": "null", "field": None})
+
+        async def ids(value: Any, field: str = "field") -> set[str]:
+            found = await engine.documents.find("docs", {field: value}, 100)
+            return {each["_id"] for each in found}
+
+        together = [
+            {"0", "0.0"}, {"1", "1.0"}, {"list of 1", "list of 1.0"},
+        ]  # fmt: skip
+        for name, value in values.items():
+            same = next((each for each in together if name in each), {name})
+            assert await ids(value) == same, (name, value)
+        for none in (2, 1.25, 2**53 + 3, 10**400, -(2**64), float("nan"), float("inf"), "2", "1.0"):
+            assert await ids(none) == set(), none
+        assert await ids(1, "_id") == set()
+        assert await ids("1", "_id") == {"1"}
+        assert await ids(None, "_id") == set()
+
     async def test_none_means_null_or_absent(self, harness: EngineHarness) -> None:
         engine = await holding(
             harness,
@@ -89,7 +116,12 @@ class DocumentsConformance(BeginningConformance):
         documents = [{"_id": f"{n}", name: 1} for n, name in enumerate(names)]
         engine = await holding(harness, *documents, {"_id": "x", "a": {"b": 1}, "x": [1]})
         for document, name in zip(documents, names, strict=True):
-            assert list(await engine.documents.find("docs", {name: 1}, 10)) == [document]
+            for found in ({name: 1}, {name: 1.0}):
+                assert list(await engine.documents.find("docs", found, 10)) == [document]
+            for not_found in ({name: True}, {name: "1"}, {name: [1]}, {name: {}}, {name: 2}):
+                assert list(await engine.documents.find("docs", not_found, 10)) == []
+            absent = await engine.documents.find("docs", {name: None}, 10)
+            assert len(absent) == len(names)
 
     # Counting
 
