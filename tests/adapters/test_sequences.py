@@ -11,6 +11,7 @@ import redis
 from headway.adapters.memory.sequences import MemorySequences, MemoryShelf
 from headway.adapters.redis.clustered import clustered_sequences
 from headway.adapters.redis.sequences import redis_sequences
+from headway.adapters.sqlite import sequence_rows
 from headway.adapters.sqlite.sequences import sqlite_sequences
 from headway.core.sequence_answers import Offer
 from headway.core.sequence_settings import SequenceSettings
@@ -133,6 +134,14 @@ class TestMemory(OnMemory, SequencesConformance): ...
 
 
 class TestSqlite(OnSqlite, SequencesConformance): ...
+
+
+class TestSqliteReadingSome(OnSqlite, SequencesConformance):
+    """Only some of the held results of a key are read, as where it holds many."""
+
+    @pytest.fixture(autouse=True)
+    def _none_are_few(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(sequence_rows, "FEW", 0)
 
 
 class TestRedis(OnRedis, SequencesConformance): ...

@@ -21,6 +21,7 @@ from msgspec import structs
 
 from headway.adapters.memory.sequences import MemorySequences
 from headway.adapters.redis.sequences import redis_sequences
+from headway.adapters.sqlite import sequence_rows
 from headway.adapters.sqlite.sequences import sqlite_sequences
 from headway.core.sequence import Sequencer
 from headway.core.sequence_answers import Completion, Look, Offer, Work
@@ -293,13 +294,18 @@ def world(tmp_path: Path, redis_server: Redis) -> Iterator[World]:
 
 
 @pytest.mark.server("redis")
-def test_all_engines_answer_as_the_core_does(world: World) -> None:
+@pytest.mark.parametrize("few", [0, 2])
+def test_all_engines_answer_as_the_core_does(
+    world: World, few: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SQLite reads only some of the held results, if there are more than a few."""
+    monkeypatch.setattr(sequence_rows, "FEW", few)
     machine = type("HistoryHere", (History,), {"world": world})
     checks = [HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large]
     run_state_machine_as_test(
         machine,
         settings=settings(
-            max_examples=30,
+            max_examples=20,
             stateful_step_count=40,
             deadline=None,
             database=None,

@@ -34,9 +34,9 @@ class Sequencer:
 
     def offer(self, state: KeyState, offer: Offer, now: datetime) -> tuple[KeyState, Offered]:
         """Take a result: to be processed now, held, or known already."""
-        before = len(state.held)
+        before = state.count
         state = self._begun(state, offer, now)
-        stale = before - len(state.held)
+        stale = before - state.count
         state, answer = self._repeated(state, offer, now) or self._taken(state, offer, now)
         return state, replace(answer, stale=stale) if stale else answer
 
@@ -44,7 +44,7 @@ class Sequencer:
         self, state: KeyState, done: Completion, now: datetime
     ) -> tuple[KeyState, Completed]:
         """Take note that work was applied, and hand out what comes next."""
-        flight, before = state.flight, len(state.held)
+        flight, before = state.flight, state.count
         if flight is None or flight.token != done.token:
             return state, Completed(accepted=False, held=before)
         if flight.position != done.position:  # said before, and answered with other work
@@ -63,14 +63,14 @@ class Sequencer:
             if gap:
                 state = self._remembering(state, gap, now)
             state = state.moved_to(done.position, now)
-        stale = before - len(state.held) - (item is not None)
+        stale = before - state.count - (item is not None)
         cleared = before > 0 and not state.held
         state, work = self._hand_out(state, done.key, done.token, now)
         return state, Completed(
             accepted=True,
             released=item is not None,
             work=work,
-            held=len(state.held),
+            held=state.count,
             cleared=cleared,
             stale=stale,
             look_in=look_in(state, self.settings, now),
@@ -84,7 +84,7 @@ class Sequencer:
         if state.flight is not None and state.flight.token == look.token:  # its answer was lost
             state = self._in_flight(state, state.flight.position, look.token, now)
             wait = look_in(state, self.settings, now)
-            return state, Looked(self._handed(state, look.key), len(state.held), look_in=wait)
+            return state, Looked(self._handed(state, look.key), state.count, look_in=wait)
         state, work, given_up = self._proceed(state, look, now)
         attempt = attempts_of(state, self.settings, now)
         if work is None and given_up is None:
@@ -93,7 +93,7 @@ class Sequencer:
                 given_up = jump.why
                 state, work = self._give_up(state, jump, look, now)
         wait = look_in(state, self.settings, now)
-        return state, Looked(work, len(state.held), given_up, attempt, wait)
+        return state, Looked(work, state.count, given_up, attempt, wait)
 
     def give_back(
         self, state: KeyState, offer: Offer, now: datetime, delay: timedelta | None = None
@@ -153,7 +153,7 @@ class Sequencer:
             outcome = Outcome.HELD if known is not None else Outcome.DUPLICATE
             work = self._handed(state, offer.key)
             again = known is not None
-            return state, Offered(outcome, work, len(state.held), again, look_in=wait)
+            return state, Offered(outcome, work, state.count, again, look_in=wait)
         if flight.position == offer.position:
             late = self._is_late(state, offer.position, now)
             return state, _process(state, offer, wait, late=late)
@@ -174,7 +174,7 @@ class Sequencer:
         return state, Offered(
             Outcome.DUPLICATE if stale else Outcome.HELD,
             work,
-            len(state.held),
+            state.count,
             known,
             given_up,
             look_in(state, self.settings, now),
@@ -246,7 +246,7 @@ class Sequencer:
 
     def _trips(self, state: KeyState, caught_up: datetime | None, now: datetime) -> bool:
         """Say whether so much is held behind a true gap that waiting must end."""
-        held, settings = len(state.held), self.settings
+        held, settings = state.count, self.settings
         if held < settings.breaker or state.is_live(now) or state.parked:
             return False
         if state.gap_since is None or state.is_ready(state.head()):
@@ -258,10 +258,11 @@ class Sequencer:
 
     def _breaks_to(self, state: KeyState, caught_up: datetime | None) -> int:
         """Say up to where the breaker gives gaps up: before one that the source may still fill."""
-        if caught_up is None or len(state.held) >= self.settings.breaker_at_most:
+        if caught_up is None or state.count >= self.settings.breaker_at_most:
             return state.held[-1].position
-        to = state.held[0].position
-        for held in state.held[1:]:
+        first, *others = state.every()
+        to = first.position
+        for held in others:
             before = replace(state, marker=to)
             missing = before.missing_before(held.position, held.step, held.begins)
             if missing and held.since > caught_up:
@@ -276,7 +277,7 @@ class Sequencer:
         if state.is_live(now) or state.parked or state.is_ready(state.head()):
             return None
         limit = self.settings.hold_at_most
-        old = [held.position for held in state.held if now - held.since >= limit]
+        old = [held.position for held in state.every() if now - held.since >= limit]
         if old:
             return Jump(old[-1], Why.TOO_OLD)
         since = state.gap_since or now
@@ -296,4 +297,4 @@ class Sequencer:
 
 def _process(state: KeyState, offer: Offer, wait: timedelta | None, *, late: bool) -> Offered:
     work = Work(offer.key, offer.position, offer.payload, offer.token, late=late)
-    return Offered(Outcome.PROCESS, work, len(state.held), look_in=wait)
+    return Offered(Outcome.PROCESS, work, state.count, look_in=wait)

@@ -103,14 +103,25 @@ class Missed(msgspec.Struct, frozen=True, gc=False):
         return self.last + self.step
 
 
+class PartlyLoadedError(Exception):
+    """A decision needs every held result of a key, and an engine has loaded only some."""
+
+
 class KeyState(msgspec.Struct, frozen=True):
-    """All that is known of one key. An idle key has a marker and nothing else."""
+    """All that is known of one key. An idle key has a marker and nothing else.
+
+    An engine may load only some of the held results: those up to the position that is decided
+    about, the next one, the last one, and those that are named (`named`). It says how many more
+    there are, and if a decision raises `PartlyLoadedError`, it loads all and decides again.
+    """
 
     marker: int | None = None
     """The last position that was applied; it only moves forward."""
     flight: Flight | None = None
     held: tuple[Held, ...] = ()
-    """By position."""
+    """By position: the first, the last, and at least those that a decision is about."""
+    more: int = 0
+    """How many others are held, which were not loaded."""
     gap_since: datetime | None = None
     """Since when the key stands before the gap that follows its marker."""
     jump: Jump | None = None
@@ -118,6 +129,27 @@ class KeyState(msgspec.Struct, frozen=True):
     """What failed was handed back: nothing is handed out before this."""
     parked: bool = False
     missed: tuple[Missed, ...] = ()
+
+    @property
+    def count(self) -> int:
+        """How many results are held."""
+        return len(self.held) + self.more
+
+    @property
+    def named(self) -> frozenset[int]:
+        """Positions of held results that a decision may ask for, wherever they are."""
+        before = {missed.before for missed in self.missed}
+        return frozenset(before if self.flight is None else before | {self.flight.position})
+
+    def every(self) -> tuple[Held, ...]:
+        """Give all held results.
+
+        Raises:
+            PartlyLoadedError: Only some of them were loaded.
+        """
+        if self.more:
+            raise PartlyLoadedError
+        return self.held
 
     def is_live(self, now: datetime) -> bool:
         """Say whether somebody is at a position, and has a lease that runs."""

@@ -197,6 +197,15 @@ _SINCE_4 = (
     where place = 'parked' and token is null
     """,
     "create index headway_items_suspect on headway_items (queue) where returns >= 2",
+    # How many results a key holds: to count them takes as long as to read them.
+    "alter table headway_sequences add column held integer not null default 0",
+    """
+    update headway_sequences set held = (
+        select count(*) from headway_held h
+        where h.family = headway_sequences.family and h.key = headway_sequences.key
+    )
+    where due is not null
+    """,
     # Without failures that wait for a decision, which may be many, and are not forgotten.
     "drop index headway_done_at",
     """

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from headway.adapters.sqlite.connection import Location
 from headway.adapters.sqlite.reader import Readers
 from headway.adapters.sqlite.sequence_rows import (
+    Needed,
     as_bytes,
     forget,
     load,
@@ -34,13 +35,14 @@ from headway.core.sequence_answers import (
     Work,
 )
 from headway.core.sequence_settings import SequenceSettings
-from headway.core.sequence_state import KeyState
+from headway.core.sequence_state import KeyState, PartlyLoadedError
 from headway.ports.clock import Clock
 from headway.ports.sequences import HeldResult, Reading, UnreadableKeyError
 
 T = TypeVar("T")
 _LOG = logging.getLogger("headway")
 A = TypeVar("A", Offered, Completed, Looked)
+_LITTLE = Needed()
 Step = Callable[[KeyState, datetime], tuple[KeyState, T]]
 
 _FIRST_HELD = """
@@ -85,7 +87,8 @@ class SqliteSequences:
                 return self._machine.offer(state, offer, now)
 
             def decided() -> Offered:
-                answer = self._step(connection, offer.key, step, offer.payload)
+                needed = Needed(offer.position, up_to=offer.applied)
+                answer = self._step(connection, offer.key, step, needed, offer.payload)
                 return self._filled(connection, answer)
 
             return _by_itself(decided, Offered(Outcome.UNREADABLE))
@@ -98,7 +101,8 @@ class SqliteSequences:
                 return self._machine.complete(state, each, now)
 
             def decided() -> Completed:
-                return self._filled(connection, self._step(connection, each.key, step))
+                needed = Needed(up_to=each.position)
+                return self._filled(connection, self._step(connection, each.key, step, needed))
 
             return _by_itself(decided, Completed(accepted=False))
 
@@ -128,7 +132,8 @@ class SqliteSequences:
             return self._machine.give_back(state, offer, now, delay)
 
         def given_back(connection: sqlite3.Connection) -> timedelta | None:
-            decided = partial(self._step, connection, offer.key, step, offer.payload)
+            needed = Needed(offer.position)
+            decided = partial(self._step, connection, offer.key, step, needed, offer.payload)
             return _by_itself(decided, None)
 
         return await self._writer.run(given_back)
@@ -182,11 +187,20 @@ class SqliteSequences:
         self._readers.close()
 
     def _step(
-        self, connection: sqlite3.Connection, key: str, step: Step[T], payload: bytes = b""
+        self,
+        connection: sqlite3.Connection,
+        key: str,
+        step: Step[T],
+        needed: Needed = _LITTLE,
+        payload: bytes = b"",
     ) -> T:
         now = self._clock.now()  # not before it is our turn: that may take a while
-        before = load(connection, self._family, key)
-        after, answer = step(before, now)
+        before = load(connection, self._family, key, needed)
+        try:
+            after, answer = step(before, now)
+        except PartlyLoadedError:
+            before = load(connection, self._family, key)
+            after, answer = step(before, now)
         # Who looked at a key has to look again later, though nothing may have changed.
         if after != before or (after.held and isinstance(answer, Looked)):
             save(
