@@ -2,11 +2,14 @@
 
 import asyncio
 import contextlib
+import copy
 import json
 import logging
 import traceback
 from collections.abc import Callable, Mapping
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -728,3 +731,92 @@ def test_travel_as_it_is_may_be_handed_in(bench: Bench) -> None:
     travel = Travel(operation="op-1", generation="1")
     bench.once(Failing(TypeError()), travel=travel)
     assert (bench.letters[0].operation, bench.letters[0].generation) == ("op-1", "1")
+
+
+# A handler may change what it is given; no later attempt sees that
+
+
+class Emptying:
+    """A handler that empties its event, fails, and finally succeeds."""
+
+    def __init__(self, failures: int) -> None:
+        self._failures = failures
+        self.got: list[Any] = []
+
+    def __call__(self, event: Any) -> str:
+        data = event.data if isinstance(event, Event) else event["data"]
+        self.got.append(copy.deepcopy(data))
+        data["message_doc_ids"].pop()
+        data.pop("message_doc_ids")
+        if len(self.got) <= self._failures:
+            raise missing()
+        return "chunked"
+
+
+class Loud(str):
+    """A text of a kind of its own, as an enum's member is."""
+
+    __slots__ = ()
+
+
+_AT = datetime(2026, 1, 17, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        json.dumps(EVENT).encode(),
+        json.dumps(EVENT),
+        EVENT,
+        {**EVENT, "data": {"message_doc_ids": ["1"], "at": _AT, "price": Decimal("1.0")}},
+        {**EVENT, "data": {"message_doc_ids": ["1"], "word": Loud("a"), "pair": (1, 2)}},
+        MappingProxyType(copy.deepcopy(EVENT)),
+        Event("JSONParsed", "e-1", data={"message_doc_ids": ["1"], "at": _AT}),
+    ],
+    ids=["bytes", "text", "dict", "dates", "kinds", "mapping", "event"],
+)
+async def test_every_attempt_of_a_coroutine_gets_the_event_as_it_came(given: Any) -> None:
+    given = given if isinstance(given, MappingProxyType) else copy.deepcopy(given)
+    as_event = json.loads(given) if isinstance(given, bytes | str) else given
+    data = as_event.data if isinstance(as_event, Event) else as_event["data"]
+    expected = copy.deepcopy(data)
+    bench, handler = Bench(), Emptying(3)
+
+    async def handle(event: Any) -> str:
+        return handler(event)
+
+    answer = await handle_event_with_retry(handle, given, **bench.tools)
+    assert answer == "chunked"
+    assert handler.got == [expected] * 4
+    kinds = [[type(each) for each in got.values()] for got in handler.got]
+    assert kinds == [[type(each) for each in expected.values()]] * 4
+    assert bench.letters == []
+
+
+def test_what_is_delayed_holds_the_event_as_it_came() -> None:
+    bench, given = Bench(), copy.deepcopy(EVENT)
+    answer = handle_event_with_retry(Emptying(1), given, **bench.tools)
+    assert isinstance(answer, Delayed)
+    assert json.loads(answer.body) == EVENT
+    again = handle_event_with_retry(Emptying(0), answer.body, **bench.tools, travel=answer.headers)
+    assert again == "chunked"
+
+
+async def test_the_letter_and_the_report_hold_the_event_as_it_came() -> None:
+    bench, handler, reports = Bench(), Emptying(100), list[Any]()
+
+    async def handle(event: Any) -> str:
+        return handler(event)
+
+    class Reporter:
+        def report(self, error: BaseException, context: Mapping[str, Any]) -> None:
+            reports.append(context["event"])
+
+    given = copy.deepcopy(EVENT)
+    answer = await handle_event_with_retry(handle, given, **bench.tools, error_reporter=Reporter())
+    assert isinstance(answer, Abandoned)
+    assert (answer.letter.error_type, answer.letter.original_event) == (
+        "DocumentNotFoundError",
+        EVENT,
+    )
+    assert reports == [EVENT]

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from headway.core.event import Event, short_name
+from headway.core.event import Event, open_envelope, read_data, short_name
 from headway.core.facts import Fact
 from headway.core.travel import Travel
 from headway.ports.bus import Delivery
@@ -21,7 +21,7 @@ class Attempt:
     """A delivery that could be read, on its way through its handler."""
 
     __slots__ = (
-        "buffer", "busy_until", "delivery", "documents", "ended", "event", "idempotency_key",
+        "_event", "buffer", "busy_until", "delivery", "documents", "ended", "idempotency_key",
         "is_probe", "key", "missing", "over", "recovery", "reruns", "seconds", "started",
         "subscription", "token", "travel", "unfit",
     )  # fmt: skip
@@ -39,7 +39,7 @@ class Attempt:
         self.recovery = recovery
         self.delivery = delivery
         self.subscription = subscription
-        self.event = event
+        self._event: Event | None = event
         self.idempotency_key = idempotency_key
         self.travel = travel
         # The text of a DoneKey, without making one for every event.
@@ -64,6 +64,20 @@ class Attempt:
         """Whose leases they bear, where they have any."""
         self.busy_until: datetime | None = None
         """Somebody else has one of them in hand."""
+
+    @property
+    def event(self) -> Event:
+        """The event as it was published, decoded again if a handler has had it since."""
+        if self._event is None:
+            envelope = open_envelope(self.delivery.body)
+            self._event = read_data(envelope, self.subscription.data)
+        return self._event
+
+    def hand_over(self) -> Event:
+        """Give the event to its handler, which may change the data: it is not read again."""
+        event = self.event
+        self._event = None
+        return event
 
     @property
     def document_ids(self) -> tuple[str, ...]:

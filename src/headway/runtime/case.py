@@ -36,13 +36,15 @@ _LONGEST_ERROR = 4_000
 class Delayed:
     """The attempt failed, and another one should follow: keep the event until `due`.
 
-    Store the event where it waits, with `headers` beside it, and then acknowledge the delivery.
-    When it comes again, hand in its headers as `travel`.
+    Store `body` where it waits, with `headers` beside it, and then acknowledge the delivery. When
+    it comes again, pass the headers as `travel`.
     """
 
     due: datetime
     delay: timedelta
     travel: Travel
+    body: bytes
+    """The event as it came, as JSON: your handler may have changed an object that you passed."""
 
     @property
     def headers(self) -> dict[str, str]:
@@ -88,6 +90,7 @@ class Case:
         self._intake = intake
         self._travel = intake.travel
         self._began = plan.clock.now()
+        self._given = False
         self._fact: EventRetryScheduled | DeadLettered | None = None
 
     def begin(self) -> Any:
@@ -96,6 +99,9 @@ class Case:
         self._travel = self._travel.resumed(self._began)
         if self._intake.malformed is not None:
             raise self._intake.malformed
+        if self._given:
+            return self._intake.again()
+        self._given = True
         return self._intake.given
 
     def succeeded(self) -> None:
@@ -143,7 +149,7 @@ class Case:
                     age=now - first_seen - self._travel.parked,
                     ttl=policy.ttl,
                 )
-                return Delayed(due=due, delay=delay, travel=self._travel)
+                return Delayed(due=due, delay=delay, travel=self._travel, body=self._intake.body)
             case parked:
                 raise AssertionError(f"nobody here says that a dependency is down: {parked!r}")
 
@@ -242,7 +248,7 @@ class Case:
             "idempotency_key": self._intake.key,
             "retry_count": max(self._travel.failures - 1, 0),
             "reason": str(reason),
-            "event": self._intake.given,
+            "event": self._intake.again() if self._given else self._intake.given,
         }
         try:
             self._plan.reporter.report(error, context)

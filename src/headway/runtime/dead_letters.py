@@ -43,7 +43,7 @@ def dead(
         travel,
         reason,
         idempotency_key=attempt.idempotency_key,
-        event_type=attempt.event.event_type,
+        event_type=attempt.subscription.event_type,
         error_type=type(error).__name__,
         message=words(error),
         now=now,

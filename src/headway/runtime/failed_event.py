@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from headway.core.event import Event, decode, encode
+from headway.core.event import Event, decode, encode, open_envelope
 from headway.core.failure import words
 from headway.core.secrets import hidden
 from headway.core.travel import LONGEST_MESSAGE, Travel, instant
@@ -24,8 +24,9 @@ def failed_event(
     if subscription.failed is None:
         return ()
     event_id = nth_id(attempt.key, 0, "failed")
+    ended = _as_published(attempt)
     facts = {
-        **_about(attempt),
+        **_about(attempt, ended.data),
         "error_message": hidden(words(error))[:LONGEST_MESSAGE],
         "error_type": type(error).__name__,
         "retry_count": travel.failures,
@@ -34,7 +35,7 @@ def failed_event(
     event = Event(subscription.failed, event_id, instant(now), "1.0", facts)
     body = None
     if subscription.failed_data is not None:
-        body = _in_own_words(subscription.failed_data, attempt.event, event)
+        body = _in_own_words(subscription.failed_data, ended, event)
     travel_of_it = Travel(operation=event_id)
     message = Message(
         body=body or encode(event), travel=travel_of_it, event_type=subscription.failed
@@ -58,12 +59,21 @@ def _in_own_words(made_by: FailedData, ended: Event, usual: Event) -> bytes | No
     return body
 
 
-def _about(attempt: Attempt) -> dict[str, Any]:
+def _as_published(attempt: Attempt) -> Event:
+    """Give the event whatever the handler did to it; as plain JSON if its type refuses it now."""
+    try:
+        return attempt.event
+    except Exception:  # noqa: BLE001 (a type of the user's own may raise anything)
+        envelope = open_envelope(attempt.delivery.body)
+        data = msgspec.json.decode(envelope.data)
+        return Event(envelope.event_type, envelope.event_id or "", data=data)
+
+
+def _about(attempt: Attempt, data: Any) -> dict[str, Any]:
     """Give the fields of the data that name what the event was about."""
     names: list[object] = [attempt.subscription.dedup]
     if attempt.subscription.documents is not None:
         names.append(attempt.subscription.documents[1])
-    data = attempt.event.data
     return {
         name: data.get(name) if isinstance(data, dict) else getattr(data, name, None)
         for name in names

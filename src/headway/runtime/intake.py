@@ -1,6 +1,8 @@
 """What came in from somebody else's loop: for the handler as it is, for a letter as bytes."""
 
+import copy
 import json
+import marshal
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -23,12 +25,23 @@ class Intake:
     """One event, and what is known of its way so far."""
 
     given: Any
-    """What the handler gets: what the caller gave, or the Event that its bytes are."""
+    """What the handler gets first: what the caller gave, or the Event that its bytes are."""
     body: bytes
+    """The event as JSON, written before any handler could change it."""
     event_type: str
     key: str
     travel: Travel
     malformed: MalformedEventError | None = None
+    kept: Any = None
+    """A copy of an object that the caller gave; None: the caller gave bytes."""
+
+    def again(self) -> Any:
+        """Give the event for a later attempt: the handler may have changed what it had before."""
+        if self.kept is None:
+            return decode(self.body)
+        if isinstance(self.kept, bytes):
+            return marshal.loads(self.kept)  # noqa: S302 (written by this process)
+        return _copied(self.kept)
 
 
 def headers_of(travel: Travel) -> dict[str, str]:
@@ -60,6 +73,7 @@ def take_in(
         key=key or idempotency_key(service, [event_id or so_far.operation]),
         travel=so_far,
         malformed=malformed,
+        kept=_kept(event, given),
     )
 
 
@@ -80,6 +94,27 @@ def _read(event: Any) -> tuple[bytes, Any, MalformedEventError | None]:
         return body, event, None
     kind = type(event).__name__
     return body, None, MalformedEventError(f"an event is a JSON object, and this is a {kind}")
+
+
+def _kept(event: Any, given: Any) -> Any:
+    """Keep a copy of an object that the caller gave; bytes can be decoded again.
+
+    JSON would not do: a date would come back as text. `marshal` is as fast, and refuses what it
+    cannot give back exactly.
+    """
+    if given is None or isinstance(event, str | bytes | bytearray | memoryview):
+        return None
+    try:
+        return marshal.dumps(given)
+    except ValueError:
+        return _copied(given)
+
+
+def _copied(given: Any) -> Any:
+    try:
+        return copy.deepcopy(given)
+    except Exception:  # noqa: BLE001 (a live object inside, which raises anything)
+        return copy.copy(given)
 
 
 def _written(event: Any) -> bytes:

@@ -172,13 +172,13 @@ class Lanes:
         attempt.started = now
         lifecycles = recovery.service.lifecycles_by_name
         buffer = attempt.buffer = Buffer(attempt.key, self._around, lifecycles)
-        ids = () if subscription.lifecycle is None else attempt.document_ids
-        work = Work(buffer, attempt.travel.attempt, ids)
         try:
+            ids = () if subscription.lifecycle is None else attempt.document_ids
+            work = Work(buffer, attempt.travel.attempt, ids)
             if not subscription.is_coroutine:
                 await self._in_thread(attempt, work, buffer)
             elif subscription.timeout is None:
-                await subscription.handler(attempt.event, work)
+                await subscription.handler(attempt.hand_over(), work)
             else:
                 await _within(subscription.timeout, attempt, work)
             if attempt.missing:
@@ -224,7 +224,7 @@ class Lanes:
         context = contextvars.copy_context()
         blocking = BlockingWork(work, buffer, loop)
         handler = attempt.subscription.handler
-        call = self._threads.submit(context.run, _called, handler, attempt.event, blocking)
+        call = self._threads.submit(context.run, _called, handler, attempt.hand_over(), blocking)
         self._calls.add(call)
         call.add_done_callback(self._calls.discard)
         answer = await asyncio.wrap_future(call)
@@ -254,8 +254,8 @@ async def _within(limit: timedelta, attempt: Attempt, work: Work) -> None:
     """Run a handler that may take so long and no longer; its own time-outs are its own."""
     try:
         async with asyncio.timeout(limit.total_seconds()) as timeout:
-            await attempt.subscription.handler(attempt.event, work)
+            await attempt.subscription.handler(attempt.hand_over(), work)
     except TimeoutError:
         if not timeout.expired():
             raise
-        raise HandlerTimeoutError(attempt.event.event_type, limit) from None
+        raise HandlerTimeoutError(attempt.subscription.event_type, limit) from None

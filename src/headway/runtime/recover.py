@@ -117,7 +117,7 @@ class Recovery:
         """The handler has returned."""
         self._successes += 1
         if not self.health.untroubled:
-            self.health.worked(attempt.event.event_type)
+            self.health.worked(attempt.subscription.event_type)
         buffer = attempt.buffer
         assert buffer is not None  # noqa: S101 (it was there for the handler)
         writes = buffer.writes
@@ -135,7 +135,7 @@ class Recovery:
             return Ending(unit, self, attempt, (), handled=True)
         recovered = EventRecovered(
             service=self.service.name,
-            event_type=attempt.event.event_type,
+            event_type=attempt.subscription.event_type,
             idempotency_key=attempt.idempotency_key,
             retries=attempt.travel.failures,
             elapsed=now - (attempt.travel.first_seen or now),
@@ -144,7 +144,7 @@ class Recovery:
 
     def failed(self, attempt: Attempt, error: BaseException, now: datetime) -> Ending:
         """The handler has raised, or its commit was refused: classify, decide, carry out."""
-        travel, event_type = attempt.travel, attempt.event.event_type
+        travel, event_type = attempt.travel, attempt.subscription.event_type
         failure = self._failure(attempt, error, now)
         diagnosis = failure.diagnosis
         health, changed = self.health.failed(event_type, diagnosis, travel.operation, now)
@@ -177,10 +177,10 @@ class Recovery:
 
     def parked(self, attempt: Attempt, rule: str, now: datetime) -> Ending:
         """Its dependency is down: let it wait, and count nothing."""
-        due = self.health.next_probe(attempt.event.event_type) or now
+        due = self.health.next_probe(attempt.subscription.event_type) or now
         fact = EventParked(
             service=self.service.name,
-            event_type=attempt.event.event_type,
+            event_type=attempt.subscription.event_type,
             idempotency_key=attempt.idempotency_key,
             rule=rule,
         )
@@ -226,7 +226,7 @@ class Recovery:
         """Say that an event is run alone, because its workers died."""
         return SuspectBegun(
             service=self.service.name,
-            event_type=attempt.event.event_type,
+            event_type=attempt.subscription.event_type,
             idempotency_key=attempt.idempotency_key,
             returns=attempt.delivery.returns,
         )
@@ -259,7 +259,7 @@ class Recovery:
     def _recognised(self, attempt: Attempt, why: str) -> DuplicatesRecognised:
         return DuplicatesRecognised(
             service=self.service.name,
-            event_type=attempt.event.event_type,
+            event_type=attempt.subscription.event_type,
             count=1,
             why=why,
         )
