@@ -101,7 +101,7 @@ async def test_on_sqlite_too(tmp_path: Path) -> None:
     async def count(event: Event, work: Work) -> None:
         work.documents("stock").insert_new({"_id": "s", "left": 1})
 
-    engine = sqlite_engine(str(tmp_path / "shop.db"), clock, chance)
+    engine = sqlite_engine(tmp_path / "shop.db", clock, chance)
     await engine.open(service.queues())
     publisher = Publisher(engine.bus, clock, chance)
     await publisher.publish("StockCounted")
@@ -109,7 +109,7 @@ async def test_on_sqlite_too(tmp_path: Path) -> None:
     facts = Recorder()
     worker = Worker(
         [service],
-        sqlite_engine(str(tmp_path / "shop.db"), clock, chance),
+        sqlite_engine(tmp_path / "shop.db", clock, chance),
         clock=clock,
         chance=chance,
         observer=facts,

@@ -106,6 +106,9 @@ class Worker:
             size, engine, clock, chance, admission.join, ended=self._ended, broken=self.stop
         )
         self._aside: set[asyncio.Task[Any]] = set()
+        self._waiting: set[Attempt] = set()
+        """Attempts whose commit lost, until their handler runs again."""
+        self._draining = False
         self._feeder = Feeder(
             engine.bus,
             admission,
@@ -221,8 +224,9 @@ class Worker:
             await _cancel(opening, stopping)
 
     async def _drain(self) -> None:
-        """Hand back what has not begun, and give the rest its time."""
-        for attempt in self._lanes.withdraw():
+        """Hand back what no handler is working on, and give the rest its time."""
+        self._draining = True
+        for attempt in (*self._lanes.withdraw(), *self._waiting):
             self._committer.put(attempt.recovery.handed_back(attempt))
         await self._within(self._settings.grace, self._lanes.quiet())
         await self._lanes.end()
@@ -241,12 +245,18 @@ class Worker:
         await self._stop.wait()
 
     def _rerun(self, attempt: Attempt, delay: timedelta) -> None:
-        """Run a handler again at once, within the same attempt: its commit came too late."""
+        """Run a handler again soon, within the same attempt: its commit came too late."""
+        if self._draining:
+            self._committer.put(attempt.recovery.handed_back(attempt))
+            return
 
         async def later() -> None:
             await self._clock.wait(delay)
-            self._lanes.put(attempt)
+            if not self._draining:  # then it was handed back
+                self._waiting.discard(attempt)
+                self._lanes.put(attempt)
 
+        self._waiting.add(attempt)
         self._put_aside(asyncio.create_task(later()))
 
     def _ended(self, ending: Ending) -> None:
