@@ -137,3 +137,98 @@ async def test_a_function_of_the_event_names_its_documents() -> None:
 def test_then_it_has_to_be_said_how_an_event_is_made_again() -> None:
     with pytest.raises(ConfigurationError, match=r"without rebuild=.*say how an event is made"):
         Service("kitchen").on("DishOrdered", documents=("dishes", lambda event: [event.event_id]))
+
+
+# Attempts that were counted before
+
+
+class Troubled:
+    """A kitchen whose operations do as they are told: `fail`, `stumble` or `wait`."""
+
+    def __init__(self, *orders: str, lease: timedelta | None, max_attempts: int = 2) -> None:
+        self.orders = list(orders)
+        lifecycle = Lifecycle("dishes", max_attempts=max_attempts, lease=lease)
+        self.service = Service("kitchen", lifecycles=[lifecycle])
+        self.service.on("DishOrdered", documents=("dishes", "ids"))(self._cook)
+        self.trial = Trial(self.service)
+
+    async def _cook(self, event: Event, work: Work) -> None:
+        order = self.orders[0] if self.orders else "wait"
+        if order == "stumble" and work.attempt == 1:
+            raise ConnectionResetError("the line is busy")
+        if self.orders:
+            self.orders.pop(0)
+        if order == "fail":
+            raise ValueError("burnt")
+        if order != "cook":
+            for each in work.document_ids:
+                work.put_off(each)
+
+    async def begin(self) -> None:
+        await self.trial.put("dishes", {"_id": "pie", "status": "pending"})
+        await self.trial.publish("DishOrdered", {"ids": ["pie"]})
+        await self.trial.run()
+
+    async def sweep(self) -> tuple[Any, Any]:
+        self.trial.clock.advance(timedelta(days=2))
+        await self.trial.sweep()
+        await self.trial.run()
+        return await self.state()
+
+    async def state(self) -> tuple[Any, Any]:
+        (pie,) = await self.trial.documents("dishes")
+        return pie["status"], pie["attemptCount"]
+
+
+@LEASES
+async def test_what_fails_and_waits_in_turn_is_given_up(lease: timedelta | None) -> None:
+    kitchen = Troubled("fail", "wait", "wait", "fail", lease=lease)
+    await kitchen.begin()
+    assert await kitchen.state() == ("failed", 1)
+    assert await kitchen.sweep() == ("pending", 1)
+    assert await kitchen.sweep() == ("pending", 1)
+    assert await kitchen.sweep() == ("failed", 2)
+    assert await kitchen.sweep() == ("failed_max_retries", 2)
+    assert kitchen.orders == []
+
+
+@LEASES
+async def test_an_operation_that_fails_and_then_waits_is_counted(lease: timedelta | None) -> None:
+    kitchen = Troubled("stumble", "wait", "stumble", lease=lease)
+    await kitchen.begin()
+    assert await kitchen.state() == ("pending", 1)
+    (pie,) = await kitchen.trial.documents("dishes")
+    assert pie["lastError"]["type"] == "ConnectionResetError"
+    assert await kitchen.sweep() == ("pending", 1)
+    assert await kitchen.sweep() == ("pending", 2)
+    assert await kitchen.sweep() == ("failed_max_retries", 2)
+
+
+@LEASES
+async def test_another_event_that_waits_does_not_forget_attempts(lease: timedelta | None) -> None:
+    kitchen = Troubled("fail", "wait", "cook", lease=lease, max_attempts=5)
+    await kitchen.begin()
+    await kitchen.trial.publish("DishOrdered", {"ids": ["pie"]})
+    await kitchen.trial.run()
+    assert await kitchen.state() == ("pending", 1)
+    await kitchen.trial.publish("DishOrdered", {"ids": ["pie"]})
+    await kitchen.trial.run()
+    assert await kitchen.state() == ("processed", 2)
+
+
+async def test_a_handler_that_lets_a_document_begin_anew_and_waits_leaves_no_attempt() -> None:
+    lifecycle = Lifecycle("dishes", max_attempts=3)
+    service = Service("kitchen", lifecycles=[lifecycle])
+
+    @service.on("DishOrdered", documents=("dishes", "ids"))
+    async def cook(event: Event, work: Work) -> None:
+        for each in work.document_ids:
+            work.documents("dishes").update(each, lifecycle.anew())
+            work.put_off(each)
+
+    trial = Trial(service)
+    await trial.put("dishes", {"_id": "pie", "status": "pending", "attemptCount": 2})
+    await trial.publish("DishOrdered", {"ids": ["pie"]})
+    await trial.run()
+    (pie,) = await trial.documents("dishes")
+    assert (pie["status"], pie["attemptCount"]) == ("pending", 0)

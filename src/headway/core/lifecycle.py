@@ -180,12 +180,10 @@ class Lifecycle:
     def on_wait(self, until: datetime) -> Document:
         """What a document is changed to when it only waits for what others are at.
 
-        Nothing is counted against it. Sweepers leave it alone until then; whoever gets an event
-        about it begins at once.
+        Sweepers leave it alone until then; an event about it starts at once.
         """
         return {
             STATUS: State.PENDING.value,
-            ATTEMPT_COUNT: 0,
             LEASE_TOKEN: WAITING,
             LEASE_UNTIL: instant(until),
         }

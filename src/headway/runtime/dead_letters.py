@@ -1,19 +1,20 @@
 """The end without success: a letter, a record that it ended so, and one event that tells others."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
 from headway.core.action import Reason
 from headway.core.beginning import waits_until
-from headway.core.document import LAST_OPERATION, LEASE_TOKEN
+from headway.core.document import ATTEMPT_COUNT, LAST_ERROR, LAST_OPERATION, LEASE_TOKEN
 from headway.core.event import DoneKey
 from headway.core.facts import DeadLettered
 from headway.core.failure import Failure, words
 from headway.core.letter import Letter, write_letter
+from headway.core.lifecycle import Lifecycle
 from headway.core.secrets import hidden
 from headway.core.travel import LONGEST_MESSAGE, Travel
-from headway.core.writes import Update, Write
+from headway.core.writes import Document, Increment, Update, Write
 from headway.ports.bus import Delivery, Done
 from headway.ports.commit import Unit
 from headway.ports.records import DoneRecord, Ended
@@ -125,21 +126,51 @@ def status_writes(
     lifecycle = attempt.subscription.lifecycle
     if lifecycle is None:
         return ()
-    put_off: Collection[str] = ()
+    deferred: Collection[str] = ()
     if error is None:
         changes = lifecycle.on_success()
-        put_off = () if attempt.buffer is None else attempt.buffer.put_off
+        deferred = () if attempt.buffer is None else attempt.buffer.put_off
     else:
         message = hidden(words(error))[:LONGEST_MESSAGE]
         changes = lifecycle.on_failure(type(error).__name__, message, now)
     expect = {LAST_OPERATION: attempt.travel.operation}
     if attempt.token:
         expect[LEASE_TOKEN] = attempt.token  # after it: whose it is says more than who lost it
-    waits = lifecycle.on_wait(waits_until(lifecycle, now, now)) if put_off else changes
-    return tuple(
-        Update(lifecycle.collection, each, waits if each in put_off else changes, expect)
+    ended = tuple(
+        Update(lifecycle.collection, each, changes, expect)
         for each in attempt.documents
+        if each not in deferred
     )
+    return ended if not deferred else (*ended, *_deferred(attempt, lifecycle, expect, now))
+
+
+def _deferred(
+    attempt: Attempt, lifecycle: Lifecycle, expect: Document, now: datetime
+) -> Iterator[Write]:
+    """Leave documents pending, and take back the attempt that was counted when this one started.
+
+    An operation that failed before it deferred stays counted: a handler that fails and defers in
+    turn has to end. Attempts of earlier operations are kept either way.
+    """
+    buffer = attempt.buffer
+    assert buffer is not None  # noqa: S101 (its handler deferred them)
+    changes = lifecycle.on_wait(waits_until(lifecycle, now, now))
+    if attempt.travel.history:
+        last = attempt.travel.history[-1]
+        changes[LAST_ERROR] = {"type": last.error_type, "message": last.message, "at": last.at}
+    counted_anew = {
+        write.id
+        for write in buffer.writes
+        if isinstance(write, Update)
+        and write.collection == lifecycle.collection
+        and ATTEMPT_COUNT in write.changes
+    }
+    for each in attempt.documents:
+        if each not in buffer.put_off:
+            continue
+        yield Update(lifecycle.collection, each, changes, expect)
+        if not attempt.travel.failures and each not in counted_anew:
+            yield Increment(lifecycle.collection, each, ATTEMPT_COUNT, -1)
 
 
 def _letter(

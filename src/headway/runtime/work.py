@@ -130,10 +130,12 @@ class Work:
         )
 
     def put_off(self, document_id: str) -> None:
-        """Leave a document of the event pending: what it needs is seen to be on its way.
+        """Defer a document of the event: what it needs is seen to be on its way.
 
-        Nothing is counted against it, and no letter is written. A sweep takes it up again after a
-        quarter of an hour, unless another event comes for it before.
+        It stays pending and this operation uses no attempt, unless an earlier attempt of the same
+        operation failed. Attempts that were counted before stay counted. A sweep takes it up again
+        after 15 minutes (later if the backoff of its attempts lasts longer), unless another event
+        comes for it before.
         """
         self._buffer.check()
         if document_id not in self.document_ids:
