@@ -61,6 +61,14 @@ class Site:
     @contextlib.contextmanager
     def running(self, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
         """Run services while the block lasts; they are told to stop at its end, and must."""
+        with self.started(*arguments) as process:
+            yield process
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(60) == 0, self.log()[-3000:]
+
+    @contextlib.contextmanager
+    def started(self, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
+        """Start services; what the block has not stopped is killed at its end."""
         with (self.folder / "run.log").open("ab") as log:
             process = subprocess.Popen(
                 [*HEADWAY, "run", *arguments],
@@ -71,8 +79,6 @@ class Site:
             )
         try:
             yield process
-            process.send_signal(signal.SIGTERM)
-            assert process.wait(60) == 0, self.log()[-3000:]
         finally:
             if process.poll() is None:
                 process.kill()

@@ -100,6 +100,9 @@ class FaultyBus:
     async def proven(self) -> datetime | None:
         return await self._bus.proven()  # it changes nothing, so nothing is lost with it
 
+    async def hand_back_all(self, keep: Sequence[Delivery]) -> None:
+        await self._process.step("hand back all", lambda: self._bus.hand_back_all(keep))
+
     async def close(self) -> None:
         await self._process.step("close", self._bus.close)
 

@@ -5,6 +5,7 @@ import os
 import signal
 import socket
 from collections.abc import Callable, Mapping
+from functools import partial
 
 from headway.assembly.engine import open_engine
 from headway.assembly.reporting import reporter_beside
@@ -22,6 +23,9 @@ from headway.runtime.worker import Worker
 from headway.runtime.worker_settings import WorkerSettings
 
 _LOG = logging.getLogger("headway")
+
+ENDED_WHILE_BLOCKED = 1
+"""What a worker ends with if a handler still blocked its event loop when the grace was over."""
 
 
 async def run_services(
@@ -58,8 +62,9 @@ async def run_services(
         sweep=sweep_settings() if settings is not None and settings.requeue_at_start else None,
         name=f"{socket.gethostname()}:{os.getpid()}",
         beats_in_thread=True,
+        end_process=_end_process,
     )
-    with obeying(_orders(worker)):
+    with obeying(_orders(worker), heard=partial(_heard, worker)):
         if started is not None:
             started(worker, engine)
         await worker.run()
@@ -72,6 +77,17 @@ def _orders(worker: Worker) -> Mapping[signal.Signals, Callable[[], None]]:
         signal.SIGINT: worker.stop,
         signal.SIGHUP: lambda: worker.stop() if terminal.is_gone() else _reload(worker),
     }
+
+
+def _heard(worker: Worker, number: int) -> None:
+    """Hear a signal in a thread of its own, whatever the event loop is doing."""
+    if number in {signal.SIGTERM, signal.SIGINT}:
+        worker.told_to_stop()
+
+
+def _end_process() -> None:
+    """End at once: what Python would do at its exit waits for a thread that is blocked."""
+    os._exit(ENDED_WHILE_BLOCKED)
 
 
 def _reload(worker: Worker) -> None:

@@ -8,6 +8,7 @@ import os
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import partial
 
 from headway.assembly.engine import open_engine
@@ -79,9 +80,17 @@ async def serve_here(
 
 
 async def serve_many(
-    command: Sequence[str], workers: int, *, bus: str | None, metrics: Metrics | None
+    command: Sequence[str],
+    workers: int,
+    *,
+    bus: str | None,
+    metrics: Metrics | None,
+    patience: timedelta,
 ) -> None:
-    """Run the same services in several processes, and replace the ones that die."""
+    """Run the same services in several processes, and replace the ones that die.
+
+    A worker that takes longer than `patience` to stop is killed.
+    """
     retry_config()  # refused here once, and not by every worker
     engine = open_engine(bus)
     try:
@@ -93,7 +102,8 @@ async def serve_many(
                 os.environ[SHARED_COUNTERS] = folder  # noqa: TID251
                 _serve_metrics(stack, engine, metrics, shared=folder)
                 died = partial(_mark_dead, folder)
-            await Supervisor(command, workers, CLOCK, died=died).run()
+            supervisor = Supervisor(command, workers, CLOCK, patience=patience, died=died)
+            await supervisor.run()
     finally:
         await engine.close()
 

@@ -10,12 +10,14 @@ from headway.assembly.terminal import Terminal
 from headway.core.backoff import Exponential, NoJitter
 from headway.core.errors import ConfigurationError
 from headway.ports.clock import Clock
+from headway.runtime.worker_settings import WorkerSettings
 
 _LOG = logging.getLogger("headway")
 _SHORT_LIFE = timedelta(seconds=10)
 _PAUSES = Exponential(
     base=timedelta(milliseconds=100), cap=timedelta(seconds=30), jitter=NoJitter()
 )
+_PATIENCE = WorkerSettings().longest_stop
 CANNOT_START = 2
 """What a worker ends with when a setting has to be mended first: starting it again is no use."""
 
@@ -33,11 +35,14 @@ class Supervisor:
         workers: int,
         clock: Clock,
         *,
+        patience: timedelta = _PATIENCE,
         died: Callable[[int], None] = lambda _pid: None,
     ) -> None:
         self._command = command
         self._workers = workers
         self._clock = clock
+        self._patience = patience
+        """How long a worker may take to stop before it is killed."""
         self._died = died
         self._children: set[asyncio.subprocess.Process] = set()
         self._stop = asyncio.Event()
@@ -54,10 +59,25 @@ class Supervisor:
         await asyncio.wait([*places, stopping], return_when=asyncio.FIRST_COMPLETED)
         self._stop.set()
         self._pass_on(signal.SIGTERM)
+        killing = asyncio.create_task(self._kill_late())
         await asyncio.gather(*places)
+        killing.cancel()
         stopping.cancel()
         if self._refused:
             raise ConfigurationError("a worker could not start; it said why above")
+
+    async def _kill_late(self) -> None:
+        """Kill the workers that do not stop: one whose interpreter is locked cannot end itself."""
+        await self._clock.wait(self._patience)
+        for child in self._children:
+            if child.returncode is None:
+                _LOG.error(
+                    "Worker process %d did not stop within %.0fs, and the supervisor killed it: "
+                    "its events come back to other workers",
+                    child.pid,
+                    self._patience.total_seconds(),
+                )
+                child.kill()
 
     def _hang_up(self, terminal: Terminal) -> None:
         if terminal.is_gone():

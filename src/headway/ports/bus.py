@@ -144,6 +144,14 @@ class Bus(Protocol):
         """
         ...
 
+    async def hand_back_all(self, keep: Sequence[Delivery]) -> None:
+        """Hand back what is taken except `keep`, which comes back as after a crash; take no more.
+
+        For a process that is about to end because its event loop is blocked: this runs in another
+        thread, in an event loop of its own.
+        """
+        ...
+
     async def close(self) -> None:
         """Hand back what is still taken and let go of everything."""
         ...

@@ -9,9 +9,10 @@ import contextvars
 import inspect
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import datetime, timedelta
+from types import FrameType
 
 from headway.core.errors import HandlerTimeoutError
 from headway.core.event import Event, new_event_id
@@ -89,6 +90,25 @@ class Lanes:
         """Take back what no lane has begun."""
         while self._ready:
             yield self._ready.popleft()
+
+    def running(self) -> Sequence[Attempt]:
+        """Give the attempts whose coroutines are at it; from any thread."""
+        found = []
+        for lane in tuple(self._lanes):
+            frame = getattr(lane.get_coro(), "cr_frame", None)
+            attempt = None if frame is None else frame.f_locals.get("attempt")
+            if isinstance(attempt, Attempt) and _is_running(attempt):
+                found.append(attempt)
+        return found
+
+    def of_frame(self, frame: FrameType | None) -> Attempt | None:
+        """Give the attempt that a stack belongs to; from any thread."""
+        while frame is not None:
+            if frame.f_code is Lanes._run.__code__ and frame.f_locals.get("self") is self:
+                attempt = frame.f_locals.get("attempt")
+                return attempt if isinstance(attempt, Attempt) else None
+            frame = frame.f_back
+        return None
 
     async def quiet(self) -> None:
         """Wait until no handler is running."""
@@ -169,7 +189,7 @@ class Lanes:
         held_back = None if attempt.is_probe else _held_back(attempt, now)
         if held_back is not None:
             return held_back
-        attempt.started = now
+        attempt.started, attempt.ended = now, None
         lifecycles = recovery.service.lifecycles_by_name
         buffer = attempt.buffer = Buffer(attempt.key, self._around, lifecycles)
         try:
@@ -232,6 +252,12 @@ class Lanes:
             raise TypeError(f"{handler!r} gave back a generator, of which nothing has run")
         if inspect.isawaitable(answer):  # a plain function that gives back a coroutine
             await answer
+
+
+def _is_running(attempt: Attempt) -> bool:
+    return (
+        attempt.started is not None and attempt.ended is None and attempt.subscription.is_coroutine
+    )
 
 
 def _held_back(attempt: Attempt, now: datetime) -> Ending | None:

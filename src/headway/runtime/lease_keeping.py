@@ -9,7 +9,7 @@ token.
 import asyncio
 import logging
 import threading
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from datetime import timedelta
 
@@ -57,6 +57,11 @@ class LeaseKeeper:
         if attempt.token:
             with self._lock:
                 self._held.pop(id(attempt), None)
+
+    def held(self, but: Collection[Attempt] = ()) -> Sequence[Attempt]:
+        """Give the attempts whose leases are renewed; from any thread."""
+        with self._lock:
+            return [each for each in self._held.values() if each not in but]
 
     @asynccontextmanager
     async def keeping(self, *, in_thread: bool) -> AsyncIterator[None]:

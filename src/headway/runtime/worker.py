@@ -3,7 +3,8 @@
 import asyncio
 import logging
 import os
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict
 from datetime import timedelta
 from functools import partial
@@ -41,9 +42,9 @@ from headway.runtime.recover import Recovery
 from headway.runtime.service import Service
 from headway.runtime.storeless import CURE
 from headway.runtime.sweeper import Sweeper
-from headway.runtime.worker_settings import WorkerSettings
+from headway.runtime.watchdog import Watchdog
+from headway.runtime.worker_settings import LAST_COMMIT, WorkerSettings
 
-_LAST_COMMIT = timedelta(seconds=5)
 _LOG = logging.getLogger("headway")
 
 
@@ -63,6 +64,7 @@ class Worker:
         sweep: SweepSettings | None = None,
         name: str = "worker",
         beats_in_thread: bool = False,
+        end_process: Callable[[], None] | None = None,
     ) -> None:
         refuse_unfit(services)
         if not engine.has_store:
@@ -121,6 +123,16 @@ class Worker:
             ended=self._ended,
             tell=self._tell,
         )
+        self._watchdog: Watchdog | None = None
+        if end_process is not None:
+            self._watchdog = Watchdog(
+                self._lanes,
+                self._leases,
+                engine,
+                partial(Leaving, clock=clock),
+                grace=self._settings.grace,
+                end=end_process,
+            )
         self._stop = asyncio.Event()
         self._first: Sweeper | None = None
         if self._settings.requeue_at_start:
@@ -150,6 +162,11 @@ class Worker:
     def stop(self) -> None:
         """Take nothing more, finish what is running, hand the rest back, and end."""
         self._stop.set()
+
+    def told_to_stop(self) -> None:
+        """Note that an order to stop has come, from any thread: the loop may be blocked."""
+        if self._watchdog is not None:
+            self._watchdog.told_to_stop()
 
     def reload(self, retry: RetryConfig) -> None:
         """Take new retry settings, and go on if a flood of letters had paused a service."""
@@ -194,8 +211,9 @@ class Worker:
         reaching = asyncio.create_task(self._reach.run())
         stopping = asyncio.create_task(self._until_stopped())
         self._lanes.start()
+        watching = nullcontext() if self._watchdog is None else self._watchdog.watching()
         tasks = {committing, feeding, keeping, reaching, stopping}
-        async with self._leases.keeping(in_thread=self._beats_in_thread):
+        async with watching, self._leases.keeping(in_thread=self._beats_in_thread):
             try:
                 ended, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
                 for task in ended - {stopping}:
@@ -232,7 +250,7 @@ class Worker:
         await self._lanes.end()
         # What ended must be committed. If the engine is away, it is not worth waiting for ever:
         # whatever is not settled comes back to another worker.
-        await self._within(max(self._settings.grace, _LAST_COMMIT), self._committer.flush())
+        await self._within(max(self._settings.grace, LAST_COMMIT), self._committer.flush())
 
     async def _within(self, patience: timedelta, coming: Coroutine[Any, Any, None]) -> None:
         """Wait for something, but not for ever."""

@@ -82,5 +82,9 @@ class MemoryBus:
     async def proven(self) -> datetime | None:
         return self._clock.now()
 
+    async def hand_back_all(self, keep: Sequence[Delivery]) -> None:
+        kept = [self._state.taken(self, delivery) for delivery in keep]
+        self._state.leave(self, returned=False, keep=[item for item in kept if item is not None])
+
     async def close(self) -> None:
         self._state.leave(self, returned=False)

@@ -242,12 +242,12 @@ class State:
 
     # What happens to workers and brokers; hooks for tests
 
-    def leave(self, bus: object, *, returned: bool) -> None:
-        """Take back all that a bus had taken."""
+    def leave(self, bus: object, *, returned: bool, keep: Collection["Item"] = ()) -> None:
+        """Take back all that a bus had taken, but for some that it keeps."""
         self.workers.pop(bus, None)
         self.gone.add(bus)
         for item in self.items.values():
-            if item.taker is bus:
+            if item.taker is bus and item not in keep:
                 item.returns += returned
                 item.begins -= item.begun and not returned
                 item.release()

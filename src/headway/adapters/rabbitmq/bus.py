@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 
@@ -156,7 +156,7 @@ class RabbitBus:
     async def take(
         self, queues: Sequence[str], limit: int, patience: timedelta = timedelta()
     ) -> Sequence[Delivery]:
-        if limit <= 0:
+        if limit <= 0 or self._closed:
             return []
         if not self._taking:
             self._taking = True
@@ -296,6 +296,25 @@ class RabbitBus:
 
     # The end
 
+    async def hand_back_all(self, keep: Sequence[Delivery]) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        if self._taking:
+            self._taker.move_here()
+            await self._hand_back({delivery.receipt for delivery in keep})
+
+    async def _hand_back(self, kept: Collection[Held] = ()) -> None:
+        # First, or what is handed back would come again at once.
+        await self._mover.move(await self._stop_taking(self._taker.sources()))
+        taken = [each for held, each in self._taken.items() if held not in kept]
+        await self.settle([(each, HandedBack()) for each in taken])
+        for each in self._suspects.started():
+            if each.receipt not in kept:
+                await self._end(each, taken_back=True)
+        # RabbitMQ may drop acknowledgements of a channel that closes right after them.
+        await self._clock.wait(_LAST_ACKS)
+
     async def close(self) -> None:
         if self._closed:
             return
@@ -306,14 +325,7 @@ class RabbitBus:
             async with asyncio.timeout(_FAREWELL):
                 if self._taking:
                     self._errands.cancel()
-                    # First, or what is handed back would come again at once.
-                    await self._mover.move(await self._stop_taking(self._taker.sources()))
-                    taken = tuple(self._taken.values())
-                    await self.settle([(each, HandedBack()) for each in taken])
-                    for each in self._suspects.started():
-                        await self._end(each, taken_back=True)
-                    # RabbitMQ may drop acknowledgements of a channel that closes right after them.
-                    await self._clock.wait(_LAST_ACKS)
+                    await self._hand_back()
                 await self._let_go()
         except (TimeoutError, ConnectionError) as error:
             _LOG.warning(

@@ -56,6 +56,10 @@ class Taker:
             self._loop = asyncio.get_running_loop()
             self._io.call(self.consumers.link.connect)
 
+    def move_here(self) -> None:
+        """Have what arrives told to the event loop that runs now: the other one is blocked."""
+        self._loop = asyncio.get_running_loop()
+
     def window(self, source: str) -> int:
         """Say how many of a queue may be here, unacknowledged."""
         return self._windows.get(source, 0)

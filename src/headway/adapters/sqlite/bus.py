@@ -97,6 +97,14 @@ class SqliteBus:
         await self._readers.run(lambda connection: connection.execute(_PROOF).fetchone())
         return self._clock.now()
 
+    async def hand_back_all(self, keep: Sequence[Delivery]) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        ids = [delivery.receipt[0] for delivery in keep]
+        await self._writer.run(lambda connection: self._worker.hand_back_others(connection, ids))
+        self._bell.ring()
+
     async def close(self) -> None:
         if self._closed:
             return

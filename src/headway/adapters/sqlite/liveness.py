@@ -12,6 +12,7 @@ stands still: an outage that nobody could beat through buries nobody.
 
 import sqlite3
 import threading
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -20,6 +21,7 @@ from headway.adapters.sqlite.connection import Connection, Location
 from headway.adapters.sqlite.process import Process, this_process
 from headway.adapters.sqlite.rows import seconds
 from headway.adapters.sqlite.schema import open_file
+from headway.adapters.sqlite.statements import as_json
 from headway.adapters.sqlite.turnstile import Turnstile
 from headway.core.errors import ConfigurationError
 from headway.ports.chance import Chance
@@ -35,6 +37,10 @@ values (?, ?, ?, ?, ?, ?)
 _THERE = "select 1 from headway_workers where token = ?"
 _LEAVE = "delete from headway_workers where token = ?"
 _HAND_BACK = "update headway_items set token = null, begun = 0 where token = ?"
+_HAND_BACK_OTHERS = """
+update headway_items set token = null, begun = 0
+where token = ? and id not in (select value from json_each(?))
+"""
 _RETURN = """
 update headway_items
 set token = null, returns = returns + 1, begins = begins + begun, begun = 0
@@ -70,6 +76,10 @@ class Worker:
         """Number a taking: a receipt of an earlier one cannot settle what was taken again."""
         self._takings += 1
         return self._takings
+
+    def hand_back_others(self, connection: sqlite3.Connection, keep: Sequence[int]) -> None:
+        """Hand back what is taken, but for some: others return these when this process is gone."""
+        connection.execute(_HAND_BACK_OTHERS, (self.token, as_json(keep)))
 
     def leave(self, connection: sqlite3.Connection) -> None:
         """Hand back what is still taken, and be no worker any more."""

@@ -1,6 +1,7 @@
 """`headway run`: run services."""
 
 import asyncio
+from datetime import timedelta
 from typing import Annotated
 
 import typer
@@ -73,9 +74,12 @@ def run(  # noqa: PLR0917 (typer gives them by name)
         return
     from headway.assembly.loading import load_services  # noqa: PLC0415
     from headway.assembly.serving import Metrics, serve_many  # noqa: PLC0415
+    from headway.runtime.worker_settings import WorkerSettings  # noqa: PLC0415
 
     write_logs(log_format)
     metrics = None if metrics_port is None else Metrics(host=metrics_host, port=metrics_port)
     words = command(one)
     load_services(services)  # refused here once, and not by every worker
-    asyncio.run(serve_many(words, workers, bus=bus, metrics=metrics))
+    settings = WorkerSettings(grace=timedelta(seconds=grace))
+    patience = settings.longest_stop
+    asyncio.run(serve_many(words, workers, bus=bus, metrics=metrics, patience=patience))

@@ -1,5 +1,6 @@
 """What every bus does when a taker dies, lets go or closes: to whom a delivery belongs."""
 
+import asyncio
 from datetime import timedelta
 
 import msgspec
@@ -224,6 +225,24 @@ class TakingsConformance:
             assert again.travel == travel
             await engine.bus.settle([(again, Done())])
             await engine.bus.close()
+
+    async def test_all_but_some_can_be_handed_back_from_another_thread(
+        self, harness: EngineHarness
+    ) -> None:
+        engine, other = await opened(harness), await opened(harness)
+        await publish(engine, "a", "b", "c")
+        taken = {each.travel.operation: each for each in await take(harness, engine, 3)}
+        await engine.bus.begin(taken["b"])
+        # As if the event loop were blocked, which would run nothing meanwhile.
+        await asyncio.to_thread(
+            lambda: asyncio.run(engine.bus.hand_back_all([taken["a"]])),
+        )
+        back = await take(harness, other, 2)
+        assert sorted(operations(back)) == ["b", "c"]
+        assert [(delivery.returns, delivery.begins) for delivery in back] == [(0, 0), (0, 0)]
+        await harness.kill(engine)
+        (lost,) = await take(harness, other, 1)
+        assert (lost.travel.operation, lost.returns) == ("a", 1)
 
     async def test_closing_hands_back_what_is_taken(self, harness: EngineHarness) -> None:
         engine, other = await opened(harness), await opened(harness)

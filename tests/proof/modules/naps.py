@@ -1,0 +1,42 @@
+"""A handler that blocks the event loop of its worker, among others that do not."""
+
+# ruff: noqa: ASYNC251 (what it is about)
+
+import asyncio
+import ctypes
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+from headway import Event, Lifecycle, Service
+
+SITE = Path(os.environ["SITE"])
+MINUTE = 60.0
+naps = Service("naps", lifecycles=[Lifecycle("sleepers")])
+
+
+@naps.on("Nap")
+async def nap(event: Event, work: Any) -> None:
+    how = "short" if (SITE / "awake").exists() else event.data["how"]
+    (SITE / f"began-{event.data['number']}").touch()
+    if how == "sleep":
+        time.sleep(MINUTE)
+    elif how == "spin":
+        until = time.monotonic() + MINUTE
+        while time.monotonic() < until:
+            pass
+    elif how == "clutch":  # it holds the lock of the interpreter, so that no thread can run
+        ctypes.PyDLL(None).read(os.pipe()[0], ctypes.create_string_buffer(1), 1)
+    elif how == "inside":
+        await asyncio.create_task(blocked())
+    elif how == "wait":
+        await asyncio.sleep(MINUTE)
+    elif how == "second":
+        time.sleep(1.6)
+    work.documents("slept").add({"number": event.data["number"]})
+
+
+async def blocked() -> None:
+    await asyncio.sleep(0)
+    time.sleep(MINUTE)

@@ -1,0 +1,143 @@
+"""A handler that blocks the event loop is named, and keeps no worker from stopping."""
+
+import signal
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from headway.assembly.engine import open_engine
+from headway.core.event import decode
+from headway.ports.bus import Queue
+from tests.proof.broker import BrokerSite
+from tests.proof.running import Site
+
+GRACE = 2
+SOON = 6.0
+"""Seconds after the grace: a loaded machine may take its time, but a nap takes a minute."""
+QUEUE = Queue(name="naps.nap", event_types=("Nap",), failed="naps.failed")
+OTHERS = 12
+
+
+@pytest.fixture(params=["sqlite", pytest.param("rabbitmq", marks=pytest.mark.server("rabbitmq"))])
+def site(request: pytest.FixtureRequest, tmp_path: Path) -> Site:
+    if request.param == "sqlite":
+        return Site(tmp_path)
+    return BrokerSite(tmp_path, broker=request.getfixturevalue("rabbitmq_vhost"))
+
+
+@contextmanager
+def working(site: Site, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
+    """Have workers that the test itself stops."""
+    before = site.log().count("Running naps") if (site.folder / "run.log").exists() else 0
+    with site.started("naps", "--grace", str(GRACE), *arguments) as process:
+        site.wait(lambda: site.log().count("Running naps") > before, "it runs")
+        yield process
+
+
+def stopped_within(process: subprocess.Popen[bytes], seconds: float, site: Site) -> float:
+    began = time.monotonic()
+    process.send_signal(signal.SIGTERM)
+    try:
+        process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        pytest.fail(f"not ended {seconds} s after SIGTERM:\n{site.log()[-3000:]}")
+    return time.monotonic() - began
+
+
+async def returned(site: Site, number: int) -> dict[int, int]:
+    """Take what is there, and say how often each came back from a worker that was gone."""
+    engine = open_engine(site.url, store=False)
+    try:
+        await engine.open([QUEUE])
+        found: dict[int, int] = {}
+        for _ in range(60):
+            taken = await engine.bus.take([QUEUE.name], 100, timedelta(seconds=0.5))
+            found |= {decode(each.body).data["number"]: each.returns for each in taken}
+            if len(found) >= number:
+                break
+        return found
+    finally:
+        await engine.close()
+
+
+def done(site: Site) -> list[int]:
+    return sorted(int(str(each["number"])) for each in site.documents("slept"))
+
+
+async def published(site: Site, hows: Sequence[str]) -> None:
+    await site.publish("Nap", [{"number": n, "how": how} for n, how in enumerate(hows)])
+
+
+def wait_for_start(site: Site, *numbers: int) -> None:
+    for number in numbers:
+        site.wait((site.folder / f"began-{number}").exists, f"{number} has begun")
+
+
+@pytest.mark.parametrize("how", ["sleep", "spin"])
+async def test_after_the_grace_a_worker_ends_whose_event_loop_is_blocked(
+    site: Site, how: str
+) -> None:
+    with working(site, "--concurrency", "3", "--prefetch", str(OTHERS)) as process:
+        await published(site, ["wait", how, *["wait"] * (OTHERS - 1)])
+        wait_for_start(site, 0, 1)
+        took = stopped_within(process, GRACE + SOON, site)
+    assert took >= GRACE, "handlers have their grace"
+    assert site.log().count("Handler naps.nap (Nap) has blocked the event loop for 1.") == 1
+    assert site.log().count("Handler naps.nap (Nap) still blocks the event loop at") == 1
+    assert "naps.py:" in site.log()
+    # The start of the one that blocked is counted, and none of the others.
+    assert await returned(site, OTHERS + 1) == {n: int(n == 1) for n in range(OTHERS + 1)}
+    (site.folder / "awake").touch()
+    with site.running("naps"):
+        site.wait(lambda: done(site) == list(range(OTHERS + 1)), "all are done")
+    if not isinstance(site, BrokerSite):  # which does not know what it accepted
+        assert site.headway("verify").returncode == 0
+
+
+async def test_the_event_of_a_task_that_blocks_is_counted_with_those_that_ran_beside_it(
+    site: Site,
+) -> None:
+    with working(site, "--concurrency", "2", "--prefetch", str(OTHERS)) as process:
+        await published(site, ["wait", "inside", *["wait"] * (OTHERS - 1)])
+        wait_for_start(site, 0, 1)
+        stopped_within(process, GRACE + SOON, site)
+    assert await returned(site, OTHERS + 1) == {n: int(n < 2) for n in range(OTHERS + 1)}
+
+
+async def test_workers_of_a_supervisor_end_too(site: Site) -> None:
+    with working(site, "--workers", "2", "--concurrency", "1") as process:
+        await published(site, ["sleep"] * OTHERS)  # each takes some, and blocks at its first
+        site.wait(lambda: len(list(site.folder.glob("began-*"))) == 2, "both are blocked")
+        stopped_within(process, GRACE + SOON, site)
+    counted = await returned(site, OTHERS)
+    assert sorted(counted.values()) == [0] * (OTHERS - 2) + [1, 1]
+
+
+async def test_a_supervisor_kills_a_worker_that_does_not_end(tmp_path: Path) -> None:
+    site = Site(tmp_path)
+    with working(site, "--workers", "2", "--concurrency", "1") as process:
+        await published(site, ["clutch"])
+        wait_for_start(site, 0)
+        stopped_within(process, 30, site)
+    assert "killed it" in site.log()
+    assert await returned(site, 1) == {0: 1}
+
+
+async def test_a_handler_that_blocks_for_a_moment_is_named_once_and_the_worker_goes_on(
+    tmp_path: Path,
+) -> None:
+    site = Site(tmp_path)
+    with working(site, "--concurrency", "1") as process:
+        await published(site, ["second"] * 4)
+        site.wait(lambda: len(done(site)) == 4, "all are done")
+        stopped_within(process, GRACE, site)
+        assert process.returncode == 0
+    warnings = [line for line in site.log().splitlines() if "blocked the event loop" in line]
+    assert len(warnings) == 1, "not for each event"
+    assert "naps.nap" in warnings[0]
+    assert "naps.py:" in warnings[0]
