@@ -82,7 +82,7 @@ async def test_no_delivery_limit_removes_the_catalogue_however_often_it_is_read(
         parts = harness.open_parts()  # a command of its own each time
         for _ in range(3):
             assert list(await parts.letters.names()) == [MAILS.failed, ORDERS.failed]
-        count = await parts.places.count()
+        count = await parts.places.depths()
         assert [each.queue for each in count.queues] == [MAILS.name, ORDERS.name]
         assert list(await parts.bus.publish([message("a", queue=ORDERS.name)])) == [1]
         await parts.bus.close()
@@ -121,7 +121,7 @@ async def test_a_running_worker_writes_a_catalogue_again_that_was_purged(
     await parts.bus.open(QUEUES)
     rabbitmq_server.delete_queue(harness.url, CATALOGUE)
     await harness.open_parts().bus.open([MAILS])
-    await parts.places.count()
+    await parts.places.depths()
     assert list(await harness.open_parts().letters.names()) == [MAILS.failed, ORDERS.failed]
 
 
@@ -135,7 +135,7 @@ async def test_a_worker_that_runs_does_not_wear_out_the_catalogue_of_a_broker_wi
     try:
         async with asyncio.timeout(20):
             for _ in range(5):
-                count = await parts.places.count()
+                count = await parts.places.depths()
                 assert [each.queue for each in count.queues] == [MAILS.name, ORDERS.name]
     finally:
         await asyncio.to_thread(rabbitmq_server.recover_memory)

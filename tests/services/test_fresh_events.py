@@ -115,7 +115,7 @@ async def test_on_sqlite_too(tmp_path: Path) -> None:
         observer=facts,
     )
     running = asyncio.create_task(worker.run())
-    while (await engine.places.count()).waiting:
+    while (await engine.places.depths()).waiting:
         await clock.wait(timedelta(milliseconds=20))
     worker.stop()
     await running

@@ -138,7 +138,7 @@ async def test_on_engines_with_a_file_too(opening: Opening) -> None:
 
     async def nothing_waits() -> None:
         async with asyncio.timeout(5):  # a lease takes minutes
-            while (await engine.places.count()).waiting:
+            while (await engine.places.depths()).waiting:
                 await clock.wait(timedelta(milliseconds=20))
 
     await _while_running(bakery, opening(), nothing_waits)

@@ -4,7 +4,7 @@ The counts are the checker's own knowledge: nothing of the runtime reads them.
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -62,12 +62,12 @@ class WatchedState(State):
         self.handed_back[run] += isinstance(then, HandedBack)
         State.settle(self, item, then)
 
-    def leave(self, bus: object, *, returned: bool) -> None:
+    def leave(self, bus: object, *, returned: bool, keep: Collection[Item] = ()) -> None:
         counts = self.returned if returned else self.handed_back
         for item in self.items.values():
-            if item.taker is bus:
+            if item.taker is bus and item not in keep:
                 counts[run_of(item.queue, item.travel)] += 1
-        State.leave(self, bus, returned=returned)
+        State.leave(self, bus, returned=returned, keep=keep)
 
     def disconnect(self, bus: object) -> None:
         """Lose a connection: what was taken over it comes back, and a new one is made at once."""
