@@ -54,6 +54,7 @@ insert into headway_items (queue, due, operation, generation, failures, not_yet,
                            requeues, body)
 {NUMBERS} select :queue, :at, 'ready ' || i, '0', 0, 0, 0, 0, '{{}}' from n
 """
+COUNTED = "update headway_queues set items = items + :many where name = :queue"
 ACCEPTED = f"""
 insert into headway_accepted {NUMBERS} select :queue, 'ready ' || i, :at from n
 """
@@ -91,7 +92,9 @@ def values(many: int) -> dict[str, object]:
             (UNDECIDED, LETTERS), f'failed_letters{{queue="{ORDERS.failed}"}}', id="failed"
         ),
         pytest.param(
-            (READY, ACCEPTED), f'queue_depth{{place="ready",queue="{ORDERS.name}"}}', id="ready"
+            (READY, COUNTED, ACCEPTED),
+            f'queue_depth{{place="ready",queue="{ORDERS.name}"}}',
+            id="ready",
         ),
     ],
 )
@@ -111,6 +114,22 @@ async def test_a_scrape_costs_the_same_whatever_is_stored(
         assert not shown or f"{shown} {float(many)}" in said
         costs.append(cost)
     assert costs[1] <= 2 * costs[0]
+
+
+async def test_events_removed_by_hand_are_in_no_queue(
+    opened: Callable[[int], SqliteEngine], tmp_path: Path
+) -> None:
+    engine = opened(0)
+    await engine.bus.open([ORDERS])
+    await publish(engine, "a", "b", "c", "d")
+    await engine.bus.take([ORDERS.name], 1)
+    for where, left in (("token is null and operation = 'b'", 3), ("true", 0)):
+        fill(tmp_path / "0.db", f"delete from headway_items where {where}")
+        assert (await engine.places.depths()).waiting == left
+    await publish(engine, "e")
+    await engine.bus.open([ORDERS, MAILS])
+    (_, orders) = (await engine.places.depths()).queues
+    assert orders.ready >= 1, "the event that a worker had may be counted until the queue is empty"
 
 
 async def test_a_scrape_does_not_ask_a_store_what_is_done(steps: Steps, tmp_path: Path) -> None:
@@ -154,7 +173,7 @@ async def test_resuming_a_queue_touches_what_is_parked_alone(
         taken = await engine.bus.take([ORDERS.name], 3)
         parked = [(each, Parked(CLOCK.now() + DAY, each.travel)) for each in taken]
         await engine.bus.settle(parked)
-        fill(tmp_path / f"{many}.db", READY, **values(many))
+        fill(tmp_path / f"{many}.db", READY, COUNTED, **values(many))
         cost, resumed = await steps.of(engine.bus.resume(ORDERS.name))
         assert resumed == 3
         costs.append(cost)

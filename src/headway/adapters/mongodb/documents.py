@@ -167,7 +167,7 @@ def _narrowed(where: Mapping[str, Any]) -> dict[str, Any]:
     return {"$and": queries} if queries else {}
 
 
-def _shown_as(value: str | float | None) -> Sequence[Any]:
+def _shown_as(value: Any) -> Sequence[Any]:
     """Give what is stored where a value is shown."""
     if isinstance(value, str):
         return every(value)

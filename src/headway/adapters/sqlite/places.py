@@ -1,7 +1,8 @@
 """Where everything is: counted in one read, so at one instant.
 
-`depths` reads numbers that triggers keep (schema.py), and counts by index what is leased, delayed,
-parked or suspect. `balance` counts every row, so that it does not rely on those numbers.
+`depths` reads how many events each queue has, a number that every commit keeps (schema.py), and
+counts by index what is leased, delayed, parked or suspect; the rest is ready. `balance` counts
+every row, and does not rely on that number.
 """
 
 # ruff: noqa: S608 (statements are put together from parts of our own; values are bound)
@@ -162,6 +163,8 @@ def _depths(connection: sqlite3.Connection, now: float) -> Depths:
         in_hand, delayed = leased.get(name, 0), later - parked_later
         ready = items - in_hand - delayed - parked
         oldest = connection.execute(_OLDEST, (name, now)).fetchone() if ready else None
+        if oldest is None:  # a row that a worker had was deleted by hand
+            ready = 0
         queues.append(
             QueueCount(
                 queue=name,

@@ -1,7 +1,8 @@
 """Messages on their way into queues, inside a write transaction."""
 
 import sqlite3
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 
 import msgspec
@@ -20,6 +21,7 @@ select (select json_group_array(json_array(event_type, queue)) from headway_bind
 _PAIRS = msgspec.json.Decoder(list[tuple[str, str]])
 _NAMES = msgspec.json.Decoder(list[str])
 
+_KEEP_COUNT = "update headway_queues set items = items + ? where name = ?"
 _ITEMS = f"into headway_items ({ITEM_COLUMNS})"
 _ACCEPTED = "or ignore into headway_accepted (queue, operation, at)"
 _KNOWN = """
@@ -68,7 +70,14 @@ def publish(
             known.add((queue, travel.operation))
         rows.append(item_row(queue, message.body, travel, at))
     insert(connection, _ITEMS, rows)
+    keep_count(connection, (row[0] for row in rows), 1)
     return [len(its) for its in routes]
+
+
+def keep_count(connection: sqlite3.Connection, queues: Iterable[str], by: int) -> None:
+    """Count an event in or out of each of these queues, which may be named many times."""
+    for queue, number in Counter(queues).items():
+        connection.execute(_KEEP_COUNT, (by * number, queue))
 
 
 def _accept(

@@ -10,6 +10,7 @@ from functools import lru_cache
 import msgspec
 
 from headway.adapters.sqlite.liveness import Worker
+from headway.adapters.sqlite.publishing import keep_count
 from headway.adapters.sqlite.rows import (
     TAKEN,
     TRAVEL_COLUMNS,
@@ -139,6 +140,8 @@ def settle(connection: sqlite3.Connection, delivery: Delivery, then: Then) -> bo
     match then:
         case Done():
             cursor = connection.execute(_DELETE, delivery.receipt)
+            if cursor.rowcount == 1:
+                keep_count(connection, [delivery.queue], -1)
         case HandedBack(due=datetime() as due):
             cursor = connection.execute(_HAND_BACK_FOR_LATER, (seconds(due), *delivery.receipt))
         case HandedBack():
@@ -151,7 +154,7 @@ def settle(connection: sqlite3.Connection, delivery: Delivery, then: Then) -> bo
 
 
 def delete_all(connection: sqlite3.Connection, deliveries: Sequence[Delivery]) -> bool:
-    """Take deliveries out of their queues; False: some were not ours, and others are out."""
+    """Take deliveries out of their queues; False: some were not ours, and all has to be undone."""
     takings: dict[tuple[str, int], list[int]] = {}
     for delivery in deliveries:
         number, token, taking = delivery.receipt
@@ -159,6 +162,7 @@ def delete_all(connection: sqlite3.Connection, deliveries: Sequence[Delivery]) -
     gone = 0
     for (token, taking), ids in takings.items():
         gone += connection.execute(_DELETE_ALL, (as_json(ids), token, taking)).rowcount
+    keep_count(connection, (delivery.queue for delivery in deliveries), -1)
     return gone == len(deliveries)
 
 
