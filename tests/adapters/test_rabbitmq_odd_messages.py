@@ -153,6 +153,10 @@ def test_bytes_that_are_no_properties_are_none(data: bytes) -> None:
 
 FORGED = {
     "too many failures": (b"headway-failures", number(2**63 - 1)),
+    "negative failures": (b"headway-failures", number(-100_000)),
+    "more waits than failures": (b"headway-not-yet", number(900_000)),
+    "no zone": (b"headway-first-seen", text("2026-01-17T05:00:00")),
+    "too large": (b"headway-history", text("[" + " " * 200_000 + "]")),
     "before our time": (b"headway-first-seen", text("0001-01-01T00:00:00+23:00")),
     "after our time": (b"headway-first-seen", text("9999-12-31T23:59:59-23:00")),
     "parked for ages": (b"headway-parked", text("1e19")),

@@ -420,6 +420,62 @@ def test_headers_that_cannot_be_read_end_the_event_instead_of_counting_anew(benc
     assert "headway-travel" in bench.letters[0].last_error
 
 
+_RECORD = '{"number":1,"at":"AT","worker":"","error_type":"","message":"","verdict":"","rule":""}'
+FORGED = {
+    "negative failures": '{"operation":"o","failures":-100000}',
+    "negative waits for a document": '{"operation":"o","failures":3,"not_yet":-9}',
+    "more waits than failures": '{"operation":"o","failures":1,"not_yet":900000}',
+    "negative requeues": '{"operation":"o","requeues":-1}',
+    "too many failures": '{"operation":"o","failures":10000000000000000000000000}',
+    "failures as text": '{"operation":"o","failures":"3"}',
+    "first seen without a zone": '{"operation":"o","first_seen":"2026-01-17T05:00:00"}',
+    "first seen long ago": '{"operation":"o","first_seen":"0001-01-01T00:00:00Z"}',
+    "first seen far ahead": '{"operation":"o","first_seen":"9999-12-31T23:59:59Z"}',
+    "parked without a zone": '{"operation":"o","parked_since":"2026-01-17T05:00:00"}',
+    "parked for ages": '{"operation":"o","parked":"P99999D"}',
+    "parked for less than no time": '{"operation":"o","parked":"-P1D"}',
+    "no operation": '{"operation":""}',
+    "no generation": '{"operation":"o","generation":""}',
+    "no time of an attempt": '{"operation":"o","history":[' + _RECORD + "]}",
+    "no zone of an attempt": (
+        '{"operation":"o","history":[' + _RECORD.replace("AT", "2026-01-17T05:00:00") + "]}"
+    ),
+    "no object": "[]",
+    "half a character": '{"operation":"\ud800"}',
+    "nested too deeply": '{"operation":"o","x":' + "[" * 100_000 + "]" * 100_000 + "}",
+    "too large": '{"operation":"o","x":"' + "x" * 200_000 + '"}',
+    "no text": 17,
+    "none of ours": {"operation": "o"},
+}
+
+
+@pytest.mark.parametrize("header", FORGED.values(), ids=FORGED.keys())
+def test_forged_attempts_end_the_event_as_malformed(bench: Bench, header: Any) -> None:
+    handler = Failing(*[TimeoutError] * 20)
+    answer = bench.once(handler, travel={"headway-travel": header})
+    assert isinstance(answer, Abandoned)
+    assert answer.reason is Reason.MALFORMED
+    assert handler.got == []
+    assert "headway-travel" in bench.letters[0].last_error
+    assert len(bench.letters[0].last_error) < 500
+
+
+@pytest.mark.parametrize("forged", [{"failures": -5}, {"first_seen": datetime(2026, 1, 17)}])  # noqa: DTZ001
+def test_attempts_handed_in_as_an_object_are_checked_too(
+    bench: Bench, forged: dict[str, Any]
+) -> None:
+    answer = bench.once(Failing(missing), travel=Travel(operation="o", **forged))
+    assert isinstance(answer, Abandoned)
+    assert answer.reason is Reason.MALFORMED
+
+
+def test_a_long_operation_is_shortened_to_the_same_name_each_time(bench: Bench) -> None:
+    header = {"headway-travel": '{"operation":"' + "o" * 20_000 + '"}'}
+    first, second = (bench.once(Failing(missing), travel=header) for _ in range(2))
+    assert len(first.travel.operation) < 255
+    assert first.travel.operation == second.travel.operation
+
+
 # ---- when there is no letter
 
 

@@ -4,6 +4,7 @@ It is never inside the event, which belongs to the user. An engine keeps it with
 attempt numbers and the time of the first one outlive any worker.
 """
 
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
 import msgspec
@@ -14,8 +15,13 @@ from headway.core.secrets import hidden
 
 HISTORY_LIMIT = 16_384
 """Bytes of history, as JSON, that travel with an event."""
+LARGEST_HEADER = 131_072
+"""Bytes of metadata read from one header: more than Headway writes, and what AMQP carries."""
 LONGEST_MESSAGE = 1_000
 _LONGEST_TRACEBACK = 4_000
+_HIGHEST_COUNT = 1_000_000
+_EARLIEST, _LATEST = datetime(2000, 1, 1, tzinfo=UTC), datetime(2200, 1, 1, tzinfo=UTC)
+_LONGEST_PARKED = timedelta(days=3_660)
 
 
 class AttemptRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -89,15 +95,61 @@ class Travel(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=
             if until is not None and _when(history[-1]) > until:
                 break
             history.pop()
-        back = len(self.history) - len(history)
+        back = self.history[len(history) :]
         if not back:
             return self
-        return msgspec.structs.replace(self, failures=self.failures - back, history=tuple(history))
+        return msgspec.structs.replace(
+            self,
+            failures=self.failures - len(back),
+            not_yet=self.not_yet - sum(each.verdict == Verdict.NOT_YET for each in back),
+            history=tuple(history),
+        )
 
     def anew(self, now: datetime) -> "Travel":
         """Count all its time so far as parked: none of its attempts is left."""
         parked = max(now - (self.first_seen or now), self.parked)
         return msgspec.structs.replace(self, parked=parked)
+
+
+def invalid_field(travel: Travel) -> tuple[str, str] | None:
+    """Give the first field that Headway cannot have written, and what is wrong with it.
+
+    Every reader of metadata from outside uses this. Wrong counts and times would mean endless
+    retries, or an error of our own in the middle of a decision.
+
+    >>> invalid_field(Travel(operation="order-1", failures=-3))
+    ('failures', 'is not a number from 0 to 1000000')
+    """
+    return next(_invalid_fields(travel), None)
+
+
+def _invalid_fields(travel: Travel) -> Iterator[tuple[str, str]]:
+    for name in ("failures", "not_yet", "requeues"):
+        if not 0 <= getattr(travel, name) <= _HIGHEST_COUNT:
+            yield name, f"is not a number from 0 to {_HIGHEST_COUNT}"
+    if travel.not_yet > travel.failures:
+        yield "not_yet", "is more than all failures"
+    for name in ("first_seen", "parked_since"):
+        at = getattr(travel, name)
+        if at is not None and (problem := _problem_of_time(at)):
+            yield name, problem
+    if not timedelta() <= travel.parked <= _LONGEST_PARKED:
+        yield "parked", f"is not a duration from 0 to {_LONGEST_PARKED.days} days"
+    if not travel.generation:
+        yield "generation", "is empty"
+    for attempt in travel.history:
+        if problem := _problem_of_time(attempt.at):
+            yield "history", f"has an attempt whose time {problem}"
+
+
+def _problem_of_time(at: datetime | str) -> str:
+    try:
+        at = datetime.fromisoformat(at) if isinstance(at, str) else at
+    except ValueError:
+        return "is not an ISO 8601 time"
+    if at.tzinfo is None:
+        return "has no time zone"
+    return "" if _EARLIEST <= at <= _LATEST else "is not between the years 2000 and 2200"
 
 
 def record(failure: Failure, *, worker: str, traceback: str = "") -> AttemptRecord:

@@ -11,7 +11,7 @@ import msgspec
 
 from headway.core.errors import MalformedEventError
 from headway.core.event import Event, decode, idempotency_key, short_name
-from headway.core.travel import Travel
+from headway.core.travel import LARGEST_HEADER, Travel, invalid_field
 from headway.ports.chance import Chance
 
 TRAVEL_HEADER = "headway-travel"
@@ -128,14 +128,28 @@ def _written(event: Any) -> bytes:
 
 
 def _travel(given: Travel | Headers | None) -> Travel | None:
-    if given is None or isinstance(given, Travel):
-        return given
-    header = given.get(TRAVEL_HEADER)
+    travel = given if isinstance(given, Travel) else _from_header(given or {})
+    if travel is None:
+        return None
+    wrong = invalid_field(travel)
+    if wrong is None and not travel.operation:
+        wrong = ("operation", "is empty")
+    if wrong is not None:
+        raise MalformedEventError(f"the header {TRAVEL_HEADER} is invalid: {' '.join(wrong)}")
+    return msgspec.structs.replace(travel, operation=short_name(travel.operation))
+
+
+def _from_header(headers: Headers) -> Travel | None:
+    header = headers.get(TRAVEL_HEADER)
     if header is None:
         return None
     try:
+        if len(header) > LARGEST_HEADER:
+            raise MalformedEventError(
+                f"the header {TRAVEL_HEADER} is larger than {LARGEST_HEADER} bytes"
+            )
         return msgspec.json.decode(header, type=Travel)
-    except (msgspec.MsgspecError, UnicodeError, TypeError) as error:
+    except (msgspec.MsgspecError, UnicodeError, TypeError, RecursionError) as error:
         raise MalformedEventError(f"the header {TRAVEL_HEADER} cannot be read: {error}") from None
 
 
