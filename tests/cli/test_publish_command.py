@@ -63,6 +63,7 @@ REFUSED = {
     "nothing": ("", "line 1, column 1"),
     "no object": ("[1]", "data is a JSON object"),
     "NaN": ('{"a": NaN}', "NaN is no JSON"),
+    "a field twice": ('{"a": [{"b": 1, "b": 2}]}', "the field 'b' is there twice"),
     "half a character": ('{"a": "\\ud800"}', "is not accepted"),
     "too deep": ("[" * 100_000, "nested too deeply"),
 }

@@ -26,6 +26,7 @@ HeadwayError
 
 from collections.abc import Iterable
 from datetime import timedelta
+from typing import Self
 
 
 class HeadwayError(Exception):
@@ -227,6 +228,16 @@ class UnsendableError(_PublishError, ValueError):
     Of several that were published together, `stored` names those that are stored all the same, by
     their positions. Nothing is known of the others.
     """
+
+    def __init__(self, why: str, *, field: str = "") -> None:
+        super().__init__(why)
+        self.field = field
+        """The field of the data that is to blame, where there is one: `items[3].price`."""
+
+    @classmethod
+    def of_field(cls, event_type: str, field: str, what: str) -> Self:
+        named = f"the field {field!r}" if field else "its data"
+        return cls(f"{event_type} cannot be published: {named} holds {what}", field=field)
 
 
 class UnstorableError(HeadwayError, ValueError):

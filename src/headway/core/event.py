@@ -14,7 +14,8 @@ from uuid import UUID
 
 import msgspec
 
-from headway.core.errors import MalformedEventError
+from headway.core.errors import MalformedEventError, UnsendableError
+from headway.core.storable import PUBLISHABLE, changed, unwritten
 
 FIRST_GENERATION = "0"
 """The generation of an event that nobody has sent again on purpose."""
@@ -68,6 +69,7 @@ class Envelope(msgspec.Struct, frozen=True, gc=False):
 
 _ENVELOPE = msgspec.json.Decoder(Envelope)
 _OBJECT = msgspec.json.Decoder(dict[str, Any])
+_JSON = msgspec.json.Decoder()
 _ENCODER = msgspec.json.Encoder()
 
 
@@ -111,6 +113,29 @@ def decode(body: bytes) -> Event:
 
 def encode(event: Event) -> bytes:
     return _ENCODER.encode(event)
+
+
+def publishable(event: Event, *, any_data: bool = False) -> bytes:
+    """Encode a new event, and refuse data that its consumers would get as something else.
+
+    Raises:
+        UnsendableError: A field holds what JSON would change or cannot carry.
+        MalformedEventError: The data is no object, and only consumers with `data=` could read it.
+    """
+    try:
+        body = _ENCODER.encode(event)
+        envelope = _ENVELOPE.decode(body)
+        copy = _JSON.decode(envelope.data)
+    except msgspec.ValidationError as error:  # a version that is no text
+        raise UnsendableError(f"{event.event_type} cannot be published: {error}") from error
+    except Exception as error:  # whatever a value of the user's own raises
+        wrong = unwritten(event.data, PUBLISHABLE, error)
+        raise UnsendableError.of_field(event.event_type, *wrong) from error
+    if not (any_data or isinstance(copy, dict)):
+        raise MalformedEventError(f"data is a JSON object, and this is {type(event.data).__name__}")
+    if found := changed(event.data, body, copy, PUBLISHABLE):
+        raise UnsendableError.of_field(event.event_type, *found)
+    return body
 
 
 def _why(error: Exception) -> str:

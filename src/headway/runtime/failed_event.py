@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from headway.core.event import Event, decode, encode, open_envelope
+from headway.core.event import Event, encode, open_envelope, publishable
 from headway.core.failure import words
 from headway.core.secrets import hidden
 from headway.core.travel import LONGEST_MESSAGE, Travel, instant
@@ -47,8 +47,7 @@ def _in_own_words(made_by: FailedData, ended: Event, usual: Event) -> bytes | No
     """Have the user's function make the data; None if it cannot, for the letter goes before."""
     try:
         data = made_by(ended, dict(usual.data))
-        body = encode(msgspec.structs.replace(usual, data=data))
-        decode(body)  # what its receivers could not read is refused here
+        return publishable(msgspec.structs.replace(usual, data=data))
     except Exception:  # whatever a function of the user's own raises
         logging.getLogger("headway").exception(
             "failed_data=%r could not make the data of %s: the usual data is published",
@@ -56,7 +55,6 @@ def _in_own_words(made_by: FailedData, ended: Event, usual: Event) -> bytes | No
             usual.event_type,
         )
         return None
-    return body
 
 
 def _as_published(attempt: Attempt) -> Event:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from headway.core.errors import ConfigurationError
-from headway.core.event import FIRST_GENERATION, Event, encode, new_event_id, short_name
+from headway.core.event import FIRST_GENERATION, Event, new_event_id, publishable, short_name
 from headway.core.routing import checked_name
 from headway.core.travel import Travel, instant
 from headway.ports.bus import Bus, Message
@@ -58,7 +58,7 @@ class Publisher:
         now = self._clock.now()
         named = event_id or new_event_id(now, self._chance.token())
         event = Event(event_type, named, instant(now), version, {} if data is None else data)
-        return message_of(encode(event), event_type, named)
+        return message_of(publishable(event, any_data=True), event_type, named)
 
     async def publish_bytes(
         self, body: bytes, event_type: str, *, operation: str | None = None

@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from headway.core.beginning import sweep_run
-from headway.core.event import Event, encode, open_envelope, read_data
+from headway.core.event import Event, open_envelope, publishable, read_data
 from headway.core.sweep import Requeue
 from headway.core.travel import Travel, instant
 from headway.core.writes import ID, Document
@@ -44,7 +44,7 @@ def rebuilt(target: Target, document: Document, requeue: Requeue, now: datetime)
         instant(now),
         data=_data(target, document),
     )
-    body = encode(event)
+    body = publishable(event, any_data=True)
     read = read_data(open_envelope(body), subscription.data)
     subscription.name_work(read, requeue.operation)
     _check_about(target, document, subscription.ids(read))

@@ -14,7 +14,7 @@ from hashlib import sha256
 from typing import Any
 
 from headway.core.errors import DocumentNotFoundError, UnreadableDocumentError, WorkOverError
-from headway.core.event import Event, decode, encode, short_name
+from headway.core.event import Event, publishable, short_name
 from headway.core.lifecycle import Lifecycle
 from headway.core.routing import checked_name
 from headway.core.storable import copied
@@ -115,6 +115,10 @@ class Work:
         """Publish an event when this work is committed.
 
         Its id is made from this work and its place in it, so that every attempt gives the same.
+
+        Raises:
+            UnsendableError: A field of `data` holds what JSON would change: NaN, bytes, Decimal,
+                keys that are no texts. Fields of a Struct may hold them, except NaN.
         """
         buffer = self._buffer
         buffer.check()
@@ -123,8 +127,8 @@ class Work:
             raise ValueError(f"event_id={event_id!r} is not accepted: use a text")
         named = event_id or nth_id(buffer.key, len(buffer.outgoing))
         given = {} if data is None else data
-        body = encode(Event(event_type, named, instant(buffer.around.now()), version, given))
-        decode(body)  # what its receivers could not read is refused here, where it is made
+        event = Event(event_type, named, instant(buffer.around.now()), version, given)
+        body = publishable(event)
         buffer.outgoing.append(
             Message(body=body, travel=Travel(operation=short_name(named)), event_type=event_type)
         )

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from headway.core.errors import UnstorableError
-from headway.core.storable import field_with
+from headway.core.storable import Rule, field_with
 from headway.core.unreadable import is_stand_in, stand_in
 from headway.core.writes import ID, Document
 
@@ -39,7 +39,7 @@ def jsonb(value: Mapping[str, Any], whose: str) -> str:
     """Write a document, or fields of one, so that it comes back as it is."""
     data = _ENCODER.encode(value)
     if b"\\u0000" in data and _NULL.search(data):
-        raise UnstorableError(whose, *(field_with(value, _null_in) or ("", _U0000)))
+        raise UnstorableError(whose, *(field_with(value, Rule(_null_in, _null_in)) or ("", _U0000)))
     if _LARGE.search(data):
         data = _STRING_OR_LARGE.sub(_written_out, data)
     return data.decode()

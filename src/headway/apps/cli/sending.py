@@ -120,7 +120,7 @@ def read_many(given: bytes, where: str) -> Sequence[bytes]:
 def _check(text: str, where: str) -> None:
     """Refuse what is no JSON object, or none that every reader takes."""
     try:
-        found = json.loads(text, parse_constant=_no_constant)
+        found = json.loads(text, parse_constant=_no_constant, object_pairs_hook=_no_twins)
         msgspec.json.decode(text)
     except json.JSONDecodeError:
         raise
@@ -134,6 +134,15 @@ def _check(text: str, where: str) -> None:
 
 def _no_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is no JSON; write null, or a text")
+
+
+def _no_twins(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"the field {shown(twice)!r} is there twice, and readers keep one of them")
+    return found
 
 
 def _place(error: json.JSONDecodeError, line: int) -> str:

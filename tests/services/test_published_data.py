@@ -1,0 +1,194 @@
+"""Published data arrives as it was, or the call to publish refuses it by the name of its field."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from decimal import Decimal
+from math import inf, nan
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import msgspec
+import pytest
+
+from headway import Event, Service, Work, connect
+from headway.core.errors import UnsendableError, UnstorableError
+from headway.core.storable import copied
+from headway.testing.trial import Trial
+
+ENDLESS: dict[str, Any] = {"inner": []}
+ENDLESS["inner"].append(ENDLESS)
+DEEP: Any = []
+for _ in range(100_000):
+    DEEP = [DEEP]
+
+
+@dataclass
+class Parcel:
+    grams: float
+
+
+class Price(msgspec.Struct):
+    amount: Decimal
+    seal: bytes = b""
+    tax: float = 0.0
+    stock: dict[int, int] = msgspec.field(default_factory=dict)
+    rest: Any = None
+
+
+REFUSED = {
+    "not a number": ({"items": [{}, {"price": nan}]}, "items[1].price", "nan"),
+    "infinity": ({"x": -inf}, "x", "-inf"),
+    "bytes": ({"x": (b"abc",)}, "x[0]", "bytes"),
+    "bytearray": ({"x": bytearray(b"abc")}, "x", "bytes"),
+    "Decimal": ({"x": {"y": Decimal("1.10")}}, "x.y", "a Decimal"),
+    "a number as key": ({"x": {1: 2}}, "x.1", "the key 1"),
+    "keys that collide": ({1: 2, "1": 3}, "1", "the key 1"),
+    "bytes as key": ({"x": {b"k": 1}}, "x.b'k'", "the key b'k'"),
+    "a long number": ({"x": 1 << 63}, "x", "a whole number"),
+    "half a character": ({"x": ["a", "\ud800"]}, "x[1]", "half a character"),
+    "half a character as key": ({"\udfff": 1}, "\udfff", "half a character"),
+    "a cycle": (ENDLESS, "inner[0]", "itself"),
+    "too deep": ({"x": DEEP}, "", "nested too deeply"),
+    "no JSON": ({"x": {"y": object()}}, "x.y", "a value of type object"),
+    "not a number in a dataclass": ({"p": Parcel(nan)}, "p.grams", "nan"),
+    "not a number in a Struct": (Price(Decimal(1), tax=inf), "tax", "inf"),
+    "keys of a Struct that collide": (Price(Decimal(1), rest={1: 2, "1": 3}), "rest.1", "the key"),
+    "bytes beside a Struct": ({"price": Price(Decimal(1)), "x": b"a"}, "x", "bytes"),
+}
+ACCEPTED = {
+    "json": {"a": [1, 2.5, None, True, "é\u2028"], "b": {"c": {}}, "n": (1 << 63) - 1},
+    "texts of JSON": {"at": datetime(2024, 1, 1, tzinfo=UTC), "id": UUID(int=1), "pair": (1, 2)},
+    "a Struct": Price(Decimal("1.10"), b"\x00\xff", 0.5, {1: 2}, [None]),
+    "a Struct in a list": {"prices": [Price(Decimal("1.10"), b"a")]},
+    "a dataclass": {"parcel": Parcel(1.5)},
+    "a JSON text": msgspec.Raw(b'{"a": [1, null]}'),
+}
+
+
+def shop(handle: Callable[[Event, Work], None]) -> Service:
+    """Give a service whose handler is a coroutine that calls this."""
+    service = Service("shop")
+
+    @service.on("OrderPlaced")
+    async def placed(event: Event, work: Work) -> None:
+        handle(event, work)
+
+    @service.on("OrderShipped")
+    async def shipped(event: Event, work: Work) -> None:
+        pass
+
+    return service
+
+
+@pytest.mark.parametrize(("data", "field", "what"), REFUSED.values(), ids=REFUSED.keys())
+async def test_a_handler_that_publishes_it_fails_at_that_call(
+    data: Any, field: str, what: str
+) -> None:
+    caught: list[UnsendableError] = []
+
+    def handle(_event: Event, work: Work) -> None:
+        try:
+            work.publish("OrderShipped", data)
+        except UnsendableError as error:
+            caught.append(error)
+            raise
+
+    trial = Trial(shop(handle))
+    await trial.publish("OrderPlaced", {})
+    await trial.run()
+    assert [error.field for error in caught] == [field]
+    assert "OrderShipped cannot be published" in str(caught[0])
+    assert what in str(caught[0])
+    (letter,) = await trial.letters("shop.failed")
+    assert letter.abandoned_reason == "non_retryable"
+    assert len(letter.attempts) == 1
+
+
+@pytest.mark.parametrize(("data", "field", "what"), REFUSED.values(), ids=REFUSED.keys())
+async def test_a_program_that_publishes_it_is_refused_and_nothing_is_stored(
+    data: Any, field: str, what: str, tmp_path: Path
+) -> None:
+    async with connect(f"sqlite:///{tmp_path}/headway.db") as headway:
+        await headway.declare(shop(lambda *_: None))
+        with pytest.raises(UnsendableError, match="OrderPlaced cannot be published") as caught:
+            await headway.publish("OrderPlaced", data)
+        with pytest.raises(UnsendableError):
+            await headway.publish_all([("OrderPlaced", {"fine": 1}), ("OrderPlaced", data)])
+        assert caught.value.field == field
+        assert what in str(caught.value)
+        assert (await headway.count()).accepted == 0
+
+
+@pytest.mark.parametrize("data", ACCEPTED.values(), ids=ACCEPTED.keys())
+async def test_other_data_is_published(data: Any) -> None:
+    def handle(_event: Event, work: Work) -> None:
+        work.publish("OrderShipped", data)
+
+    trial = Trial(shop(handle))
+    await trial.publish("OrderPlaced", data)
+    await trial.run()
+    assert await trial.letters("shop.failed") == []
+    assert (await trial.engine.places.count()).accepted == 2
+
+
+async def test_fields_of_a_struct_come_back_through_the_type_of_the_consumer() -> None:
+    price = Price(Decimal("1.10"), b"\x00\xff", 0.5, {1: 2}, [None])
+    seen: list[Price] = []
+    service = Service("shop")
+
+    @service.on("OrderPlaced", data=Price)
+    async def placed(event: Event, work: Work) -> None:
+        seen.append(event.data)
+
+    trial = Trial(service)
+    await trial.publish("OrderPlaced", price)
+    await trial.run()
+    assert seen == [price]
+
+
+async def test_data_of_a_failed_event_is_checked_too(caplog: pytest.LogCaptureFixture) -> None:
+    seen: list[Any] = []
+    service = Service("shop")
+
+    @service.on("OrderPlaced", failed="OrderFailed", failed_data=lambda *_: {"ratio": nan})
+    async def placed(event: Event, work: Work) -> None:
+        raise ValueError("no")
+
+    @service.on("OrderFailed")
+    async def failed(event: Event, work: Work) -> None:
+        seen.append(event.data)
+
+    trial = Trial(service)
+    await trial.publish("OrderPlaced", {})
+    await trial.run()
+    assert seen[0]["error_message"] == "no"  # the usual data, because the other was refused
+    assert "the field 'ratio' holds nan" in caplog.text
+
+
+@pytest.mark.parametrize("data", [{"x": {1: 2, "1": 3}}, {"x": Decimal("1.1")}, ENDLESS])
+def test_documents_go_by_the_same_rule(data: Any) -> None:
+    with pytest.raises(UnstorableError, match="docs cannot be stored"):
+        copied(data, "docs")
+
+
+def test_a_handler_in_a_thread_is_told_at_its_call_too() -> None:
+    caught: list[str] = []
+    service = Service("shop")
+
+    @service.on("OrderPlaced")
+    def placed(event: Event, work: Work) -> None:
+        try:
+            work.publish("OrderShipped", {"x": nan})
+        except UnsendableError as error:
+            caught.append(error.field)
+
+    async def run() -> None:
+        trial = Trial(service)
+        await trial.publish("OrderPlaced")
+        await trial.run()
+
+    asyncio.run(run())
+    assert caught == ["x"]
