@@ -36,7 +36,7 @@ def test_settings_are_read() -> None:
         ({"CHUNK_TOKENS": "100"}, "CHUNK_OVERLAP=64 is not accepted.*use 50 or less"),
         ({"EMBEDDING_BACKEND": "openai"}, "needs CONSENSUS_EMBEDDING_URL"),
         ({"SUMMARY_BACKEND": "gpt"}, "use extractive or openai"),
-        ({"VECTORS": "localhost:6333"}, "VECTORS='localhost:6333' is not accepted"),
+        ({"VECTORS": "localhost:6333"}, r"VECTORS='\*\*\*' is not accepted: use http"),
         ({"TOPK": "7"}, "did you mean CONSENSUS_TOP_K"),
         (
             {"SUMMARY_URL": "http://bob:pw@models/v1", "SUMMARY_API_KEY": "k"},

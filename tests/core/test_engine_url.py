@@ -1,3 +1,6 @@
+from collections.abc import Callable
+from urllib.parse import quote
+
 import pytest
 
 from headway.core.engine_url import (
@@ -9,6 +12,7 @@ from headway.core.engine_url import (
     read_broker,
     read_engine_url,
     read_mongodb,
+    read_sequences_url,
     read_store_url,
 )
 from headway.core.errors import ConfigurationError
@@ -56,6 +60,40 @@ def test_what_is_wrong_with_the_url_of_a_broker_is_said(url: str, why: str) -> N
     assert f"is not accepted: {why}" in said or why in said
     assert "use amqp://USER:PASSWORD@HOST:PORT/VHOST" in said
     assert "secret" not in said
+
+
+FILES = {
+    "sqlite:///data#1.db": "a # is written as %23",
+    "sqlite:///data.db#": "a # is written as %23",
+    "sqlite:///data?1.db": "a ? is written as %3F",
+    "sqlite:///data?": "a ? as %3F",
+    "sqlite:///data.db?mode=ro": "'mode' is no option (there is: synchronous)",
+    "sqlite:///data\n.db": "a line break",
+    "sqlite:///data%FF.db": "is not UTF-8",
+    "sqlite:///data%00.db": "it names no file",
+}
+
+
+@pytest.mark.parametrize(("url", "why"), FILES.items())
+@pytest.mark.parametrize("read", [read_engine_url, read_store_url, read_sequences_url])
+def test_a_url_that_would_name_another_file_is_refused(
+    read: Callable[[str, str], object], url: str, why: str
+) -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        read("HEADWAY_BUS", url)
+    assert why in str(refused.value)
+    assert "use sqlite:///FILE" in str(refused.value)
+
+
+def test_any_name_of_a_file_can_be_written() -> None:
+    for name in ("data#1.db", "data?1.db", "a b%.db", "é@x.db"):
+        assert read_store_url("HEADWAY_STORE", f"sqlite:///{quote(name)}") == SqliteUrl(name)
+
+
+@pytest.mark.parametrize("url", ["redis://h/0#1", "redis://h/0#"])
+def test_what_redis_would_not_be_told_is_refused(url: str) -> None:
+    with pytest.raises(ConfigurationError, match="a # as %23"):
+        read_sequences_url("HEADWAY_SEQUENCES", url)
 
 
 def test_no_password_is_shown() -> None:

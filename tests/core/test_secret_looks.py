@@ -75,12 +75,3 @@ def test_secrets_are_hidden_at_any_depth() -> None:
 )
 def test_what_is_no_secret_stays(text: str) -> None:
     assert hidden(text) == text
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["bearer " * 100_000, "basic aB" * 100_000, "eyJaaaaaaaa." * 20_000, "--token" * 30_000],
-)
-@pytest.mark.timeout(20)
-def test_a_very_long_text_is_looked_through_in_no_time(text: str) -> None:
-    assert len(hidden(text)) <= len(text)

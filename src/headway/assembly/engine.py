@@ -8,7 +8,7 @@ from headway.assembly.settings import EngineSettings, engine_settings
 from headway.core.engine_url import AmqpUrl, MongoUrl, PostgresUrl, SqliteUrl
 from headway.core.errors import ConfigurationError
 from headway.core.extras import cure
-from headway.core.secrets import hidden
+from headway.core.secrets import shown_url
 from headway.ports.chance import Chance
 from headway.ports.clock import Clock
 from headway.ports.engine import Engine
@@ -56,7 +56,7 @@ def _broker(
         if missing.name != "pika":
             raise
         raise ConfigurationError(
-            f"{settings.name}={hidden(settings.url)!r} needs pika: {cure('rabbitmq')}"
+            f"{settings.name}={shown_url(settings.url)!r} needs pika: {cure('rabbitmq')}"
         ) from missing
     return rabbitmq_parts(
         url,
@@ -105,7 +105,7 @@ def _needs(
     """Name the extra that brings a driver; anything else that is missing is our own fault."""
     if missing.name is None or missing.name.partition(".")[0] not in {driver, *_BESIDE}:
         return missing
-    url = hidden(settings.store_url)
+    url = shown_url(settings.store_url)
     return ConfigurationError(f"{settings.store_name}={url!r} needs {driver}: {cure(extra)}")
 
 

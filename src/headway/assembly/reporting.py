@@ -11,7 +11,7 @@ from headway.adapters.reporting.silent import NoReporter
 from headway.assembly.retrying import CLOCK
 from headway.assembly.settings import bus_url, environment, ui_token
 from headway.core.errors import ConfigurationError
-from headway.core.secrets import hidden
+from headway.core.secrets import shown_url
 from headway.ports.reporter import ErrorReporter
 from headway.runtime.reporting import Reporting
 
@@ -60,5 +60,5 @@ def _origin(bus: str | None) -> dict[str, str]:
     with suppress(OSError):
         origin["folder"] = str(Path.cwd())
     with suppress(ConfigurationError):
-        origin["bus"] = hidden(bus or bus_url())
+        origin["bus"] = shown_url(bus or bus_url())
     return origin

@@ -8,7 +8,7 @@ from headway.assembly.settings import SequencesSettings, sequences_settings
 from headway.core.engine_url import RedisUrl, SqliteUrl
 from headway.core.errors import ConfigurationError
 from headway.core.extras import cure
-from headway.core.secrets import hidden
+from headway.core.secrets import shown_url
 from headway.core.sequence_settings import SequenceSettings
 from headway.ports.clock import Clock
 from headway.ports.sequences import SequenceDesk, Sequences
@@ -55,7 +55,7 @@ def _redis(
         if missing.name is None or missing.name.partition(".")[0] not in {"redis", "hiredis"}:
             raise
         raise ConfigurationError(
-            f"{meant.name}={hidden(meant.url)!r} needs redis: {cure('redis')}"
+            f"{meant.name}={shown_url(meant.url)!r} needs redis: {cure('redis')}"
         ) from missing
     opened = clustered_sequences if place.cluster else redis_sequences
     return opened(place.url, settings, prefix=family, clock=clock)

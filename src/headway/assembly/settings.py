@@ -22,7 +22,7 @@ from headway.core.engine_url import (
 )
 from headway.core.errors import ConfigurationError
 from headway.core.policy import RetryConfig
-from headway.core.secrets import hidden
+from headway.core.secrets import shown_url
 from headway.core.sweep_settings import SweepSettings
 
 SETTINGS_FILE = "HEADWAY_SETTINGS"
@@ -225,18 +225,18 @@ def _refuse_beside_file(settings: Mapping[str, str], bus: str) -> None:
     store, exchange = settings.get("HEADWAY_STORE"), settings.get("HEADWAY_EXCHANGE")
     if store and not settings.get("HEADWAY_BUS") and store != bus:
         raise ConfigurationError(
-            f"HEADWAY_STORE={hidden(store)!r} is not accepted alone: without HEADWAY_BUS the bus "
-            f"is {DEFAULT_URL}, which is its own store; set HEADWAY_BUS too, to the same file or "
-            "to amqp://..."
+            f"HEADWAY_STORE={shown_url(store)!r} is not accepted alone: without HEADWAY_BUS the "
+            f"bus is {DEFAULT_URL}, which is its own store; set HEADWAY_BUS too, to the same file "
+            "or to amqp://..."
         )
     if store and store != bus:
         raise ConfigurationError(
-            f"HEADWAY_STORE={hidden(store)!r} names another engine than HEADWAY_BUS: a file is bus "
-            "and store in one, so set HEADWAY_BUS only; a store of its own is for amqp://..."
+            f"HEADWAY_STORE={shown_url(store)!r} names another engine than HEADWAY_BUS: a file is "
+            "bus and store in one, so set HEADWAY_BUS only; a store of its own is for amqp://..."
         )
     if exchange:
         raise ConfigurationError(
-            f"HEADWAY_EXCHANGE={exchange!r} is not accepted with {hidden(bus)!r}: only a broker "
+            f"HEADWAY_EXCHANGE={exchange!r} is not accepted with {shown_url(bus)!r}: only a broker "
             "has exchanges; set HEADWAY_BUS=amqp://..., or leave it out"
         )
 
@@ -274,6 +274,6 @@ def sequences_settings(url: str | None = None) -> SequencesSettings:
     if isinstance(engine.store, SqliteUrl):
         return SequencesSettings(name=engine.store_name, place=engine.store, url=engine.store_url)
     raise ConfigurationError(
-        f"{SEQUENCES} is not set, and neither {hidden(engine.url)!r} nor a store beside it keeps "
-        f"sequences: set {SEQUENCES} to sqlite:///FILE or redis://USER:PASSWORD@HOST:PORT/NUMBER"
+        f"{SEQUENCES} is not set, and neither {shown_url(engine.url)!r} nor a store beside it "
+        f"keeps sequences: set {SEQUENCES} to sqlite:///FILE or redis://USER:PASSWORD@HOST:PORT/NUMBER"
     )

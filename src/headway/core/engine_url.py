@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlencode, urlsplit, urlunsplit
 
 from headway.core.errors import ConfigurationError
-from headway.core.secrets import hidden
+from headway.core.secrets import hidden, shown_url
 
 DEFAULT_URL = "sqlite:///headway.db"
 SYNCHRONOUS = ("full", "normal", "off")
@@ -113,7 +113,7 @@ def read_sequences_url(name: str, url: str) -> SequencesUrl:
     options = dict(parse_qsl(parts.query, keep_blank_values=True))
     cluster = options.pop("cluster", "false").lower()
     wrong = {
-        _UNQUOTED: "@" in f"{parts.path}{parts.query}{parts.fragment}",
+        _UNQUOTED: "@" in f"{parts.path}{parts.query}" or "#" in url,
         "it names no host": not parts.hostname,
         f"its port is no number from 1 to {_HIGHEST_PORT}": not _has_port(parts),
         f"{database!r} is no number of a database": not database.isdecimal(),
@@ -171,8 +171,8 @@ def _read_host(
         return None
     if any(sign in host for sign in "/@: \t"):
         raise ConfigurationError(
-            f"{prefix}_HOST={hidden(host)!r} is not accepted: it is no name of a host; a whole URL "
-            f"goes into {whole}"
+            f"{prefix}_HOST={shown_url(host)!r} is not accepted: it is no name of a host; a whole "
+            f"URL goes into {whole}"
         )
     port = settings.get(f"{prefix}_PORT") or str(usual_port)
     if not _is_port(port):
@@ -184,6 +184,8 @@ def _read_host(
 
 
 def _split(name: str, url: str) -> SplitResult:
+    if any(sign < " " for sign in url):  # urlsplit would leave them out
+        raise _refused(name, url, "it holds a line break, or another control character", _FILE)
     try:
         return urlsplit(url)
     except ValueError:
@@ -192,12 +194,18 @@ def _split(name: str, url: str) -> SplitResult:
 
 def _read_sqlite(name: str, url: str, parts: SplitResult, others: str) -> SqliteUrl:
     if parts.scheme != "sqlite":
-        why = f"{parts.scheme or 'nothing'!r} is no engine that can be used"
+        scheme = parts.scheme if "://" in url else "nothing"  # it may be a user, or a password
+        why = f"{scheme!r} is no engine that can be used"
         raise _refused(name, url, why, others)
     if parts.netloc:
         raise _refused(name, url, "a file has no host, so three slashes are needed", _FILE)
-    path = unquote(parts.path.removeprefix("/"))
-    if not path or path.endswith("/"):
+    if "#" in url or url.endswith("?"):
+        raise _refused(name, url, "in the name of a file a # is written as %23, a ? as %3F", _FILE)
+    try:
+        path = unquote(parts.path.removeprefix("/"), errors="strict")
+    except UnicodeDecodeError:
+        raise _refused(name, url, "what is written with % is not UTF-8", _FILE) from None
+    if not path or path.endswith("/") or "\0" in path:
         raise _refused(name, url, "it names no file", _FILE)
     if ":memory:" in path:
         why = "memory is not kept; headway.testing.trial.Trial is for tests"
@@ -208,7 +216,10 @@ def _read_sqlite(name: str, url: str, parts: SplitResult, others: str) -> Sqlite
         why = f"synchronous={synchronous!r} is none of {', '.join(SYNCHRONOUS)}"
         raise _refused(name, url, why, _FILE)
     if options:
-        why = f"{next(iter(options))!r} is no option (there is: synchronous)"
+        why = (
+            f"{next(iter(options))!r} is no option (there is: synchronous); in the name of a file "
+            "a ? is written as %3F"
+        )
         raise _refused(name, url, why, _FILE)
     return SqliteUrl(path, synchronous)
 
@@ -282,4 +293,4 @@ _DATABASES = "or mongodb:// or postgresql://USER:PASSWORD@HOST:PORT/DATABASE"
 
 
 def _refused(name: str, url: str, wrong: str, cure: str) -> ConfigurationError:
-    return ConfigurationError(f"{name}={hidden(url)!r} is not accepted: {wrong}; {cure}")
+    return ConfigurationError(f"{name}={shown_url(url)!r} is not accepted: {wrong}; {cure}")

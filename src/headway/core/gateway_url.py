@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from urllib.parse import unquote, urlsplit
 
 from headway.core.errors import ConfigurationError
-from headway.core.secrets import hidden
+from headway.core.secrets import shown_url
 
 _CURE = (
     "use http://HOST:PORT or https://HOST, with USER:PASSWORD@ before the host where it asks; in "
@@ -46,4 +46,4 @@ def read_gateway_url(name: str, url: str) -> GatewayUrl:
 
 
 def _refused(name: str, url: str, wrong: str) -> ConfigurationError:
-    return ConfigurationError(f"{name}={hidden(url)!r} is not accepted: {wrong}; {_CURE}")
+    return ConfigurationError(f"{name}={shown_url(url)!r} is not accepted: {wrong}; {_CURE}")

@@ -22,7 +22,7 @@ from headway.adapters.mongodb.naming import DONE, HELD, LEASES, NOTES, checked
 from headway.adapters.mongodb.values import Raw
 from headway.core.errors import ConfigurationError
 from headway.core.failure import words
-from headway.core.secrets import hidden
+from headway.core.secrets import hidden, shown_url
 
 Collection = AsyncCollection[Raw]
 Database = AsyncDatabase[Raw]
@@ -138,7 +138,7 @@ class Link:
 
     async def _connect(self) -> None:
         if self._is_closed:
-            raise RuntimeError(f"the store {hidden(self._url)!r} is closed")
+            raise RuntimeError(f"the store {shown_url(self._url)!r} is closed")
         if self._is_fit:
             return
         if self._away:
@@ -164,7 +164,7 @@ class Link:
     def _took_long(self, why: str) -> str:
         """Say that nobody answers; for a moment, whoever else asks hears it at once."""
         cure = f"is it running, and is {self._name} right?"
-        self._away = f"{hidden(self._url)}: {hidden(why)}; {cure}"
+        self._away = f"{shown_url(self._url)}: {hidden(why)}; {cure}"
         asyncio.get_running_loop().call_later(_ASKED_ONCE, self._forget)
         return self._away
 
@@ -204,5 +204,5 @@ class Link:
         self._known.add(name)
 
     def _refused(self, why: str, cure: str) -> ConfigurationError:
-        value = hidden(self._url)
+        value = shown_url(self._url)
         return ConfigurationError(f"{self._name}={value!r} is not accepted: {why}; {cure}")

@@ -9,7 +9,7 @@ import asyncpg
 from headway.core.catalogue import EVERYTHING
 from headway.core.errors import ConfigurationError
 from headway.core.failure import Verdict, words
-from headway.core.secrets import hidden
+from headway.core.secrets import hidden, shown_url
 
 CONFLICT = "OC000_TRANSACTION_CONFLICT"
 _LOST = "CONNECTION_ERROR"
@@ -27,7 +27,7 @@ class Place:
 
     @property
     def shown(self) -> str:
-        return hidden(self.url)
+        return shown_url(self.url)
 
     def refusal(self, wrong: str, cure: str) -> ConfigurationError:
         """Say why it cannot be used, and what would help."""

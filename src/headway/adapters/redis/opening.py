@@ -13,7 +13,7 @@ from redis.backoff import ExponentialBackoff
 from redis.exceptions import BusyLoadingError, ConnectionError, TimeoutError  # noqa: A004 (its own)
 
 from headway.core.errors import ConfigurationError
-from headway.core.secrets import hidden
+from headway.core.secrets import shown_url
 from headway.core.showing import shown
 from headway.ports.clock import Clock
 
@@ -64,17 +64,17 @@ def _opened(url: str, opened: Callable[[str], C]) -> C:
             raise _refused(url, name, value, "use a number of seconds above 0")
     try:
         return opened(url)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError):
         for name, value in options:
             try:
                 opened(f"{address}?{urlencode({name: value})}")
             except (TypeError, ValueError) as reason:
                 cure = f"use options of redis-py that fit this scheme ({reason})"
-                raise _refused(url, name, value, cure) from error
+                raise _refused(url, name, value, cure) from None  # it may quote the password
         raise ConfigurationError(
-            f"{hidden(url)!r} is not accepted: use redis://user:password@host:port/database, and "
-            "%2F for a / in the password, and so on"
-        ) from error
+            f"{shown_url(url)!r} is not accepted: use redis://user:password@host:port/database, "
+            "and %2F for a / in the password, and so on"
+        ) from None
 
 
 def _is_no_time(value: str) -> bool:
@@ -85,7 +85,9 @@ def _is_no_time(value: str) -> bool:
 
 
 def _refused(url: str, name: str, value: str, cure: str) -> ConfigurationError:
-    return ConfigurationError(f"{name}={shown(value)!r} in {hidden(url)!r} is not accepted: {cure}")
+    return ConfigurationError(
+        f"{name}={shown(value)!r} in {shown_url(url)!r} is not accepted: {cure}"
+    )
 
 
 def retries() -> Retry:

@@ -11,7 +11,7 @@ import msgspec
 
 from headway.core.errors import ConfigurationError
 from headway.core.failure import words
-from headway.core.secrets import hidden, without_secrets
+from headway.core.secrets import hidden, shown_url, without_secrets
 from headway.core.traces import trace
 from headway.ports.clock import Clock
 
@@ -42,7 +42,7 @@ class HttpReporter:
         parts = urlsplit(url)
         if parts.scheme not in {"http", "https"} or not parts.hostname:
             raise ConfigurationError(
-                f"ERROR_REPORTER_URL={hidden(url)!r} is not accepted: "
+                f"ERROR_REPORTER_URL={shown_url(url)!r} is not accepted: "
                 "use http://HOST:PORT/api/errors"
             )
         self._url = url
@@ -84,7 +84,7 @@ class HttpReporter:
             logging.getLogger("headway").info(
                 "Could not send error reports to %s (%s). Start headway ui, set its "
                 "HEADWAY_UI_TOKEN here too, or set ERROR_REPORTER_TYPE=noop.",
-                hidden(self._url),
+                shown_url(self._url),
                 words(failure),
             )
 

@@ -32,7 +32,7 @@ from headway.core.engine_url import AmqpUrl, SqliteUrl
 from headway.core.errors import ConfigurationError
 from headway.core.lifecycle import ATTEMPTS
 from headway.core.policy import RETRY_SETTINGS, RetryConfig
-from headway.core.secrets import hidden
+from headway.core.secrets import shown_url
 from headway.core.sweep_settings import SweepSettings, setting_of
 from headway.systems.consensus.settings import ConsensusSettings
 from headway.systems.ledger.settings import LedgerSettings
@@ -139,14 +139,15 @@ def _engine(settings: Mapping[str, str]) -> dict[str, str]:
     engine = engine_settings(settings=settings)
     is_broker = isinstance(engine.bus, AmqpUrl)
     beside = {
-        "HEADWAY_STORE": hidden(engine.store_url) or "none: every event is handled at least once",
+        "HEADWAY_STORE": shown_url(engine.store_url)
+        or "none: every event is handled at least once",
         "HEADWAY_EXCHANGE": engine.exchange,
     }
     return {
         SETTINGS_FILE: settings.get(SETTINGS_FILE) or "none",
-        "HEADWAY_BUS": hidden(engine.url),
+        "HEADWAY_BUS": shown_url(engine.url),
         **(beside if is_broker else {}),
-        SEQUENCES: hidden(settings.get(SEQUENCES) or _in_file(engine)),
+        SEQUENCES: shown_url(settings.get(SEQUENCES) or _in_file(engine)) or "none",
         SERVICES: settings.get(SERVICES) or "none",
         ERRORS: settings.get(ERRORS) or DEFAULT_ERRORS,
         UI_TOKEN: "***" if ui_token(settings) else "none",
@@ -161,7 +162,7 @@ def _metrics(settings: Mapping[str, str]) -> dict[str, str]:
 def _reports(settings: Mapping[str, str]) -> dict[str, str]:
     return {
         REPORTER: reporter_type(settings),
-        ADDRESS: hidden(settings.get(ADDRESS, "").strip() or ERRORS_URL),
+        ADDRESS: shown_url(settings.get(ADDRESS, "").strip() or ERRORS_URL),
     }
 
 
@@ -169,7 +170,7 @@ def _in_file(engine: EngineSettings) -> str:
     """Say where sequences are if nothing was said of them."""
     if isinstance(engine.bus, SqliteUrl):
         return engine.url
-    return engine.store_url if isinstance(engine.store, SqliteUrl) else "none"
+    return engine.store_url if isinstance(engine.store, SqliteUrl) else ""
 
 
 def _retry(settings: Mapping[str, str]) -> dict[str, str]:

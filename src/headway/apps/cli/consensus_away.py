@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 
 from headway.core.errors import ConfigurationError
-from headway.core.secrets import hidden
+from headway.core.secrets import hidden, shown_url
 from headway.core.showing import shown
 from headway.systems.consensus.failures import ConsensusError
 from headway.systems.consensus.settings import ConsensusSettings
@@ -33,7 +33,7 @@ def _of_servers(settings: ConsensusSettings) -> Iterator[None]:
         yield
     except httpx.TransportError as error:  # of the model: the store's are told with its address
         raise ConfigurationError(
-            f"{hidden(settings.embedding_url)} does not answer: "
+            f"{shown_url(settings.embedding_url)} does not answer: "
             f"{shown(hidden(str(error)))}; see that it runs, or mend CONSENSUS_EMBEDDING_URL"
         ) from None
     except (httpx.HTTPError, ConnectionError) as error:

@@ -21,7 +21,7 @@ from headway.assembly.retrying import CLOCK
 from headway.core.ahead import read_ahead
 from headway.core.decision import Decision
 from headway.core.lifecycle import Lifecycle
-from headway.core.secrets import hidden
+from headway.core.secrets import shown_url
 from headway.core.showing import shown
 from headway.ports.engine import Engine
 from headway.runtime.documents_choosing import PAGE, Choice, read_states
@@ -110,7 +110,7 @@ def _sweep(order: Order, bus: str | None) -> str:
     services = order.services or ([] if are_named(()) else ["MODULE:SERVICE"])
     words = ["headway", "sweep", *services, "--once", "--collection", order.collection]
     if bus is not None:
-        words += ["--bus", bus if hidden(bus) == bus else "URL"]  # no password on a screen
+        words += ["--bus", bus if shown_url(bus) == bus else "URL"]  # no password on a screen
     return shown(shlex.join(words))
 
 

@@ -10,7 +10,7 @@ from headway.assembly.engine import open_engine
 from headway.assembly.settings import EngineSettings, engine_settings
 from headway.core.engine_url import SqliteUrl
 from headway.core.errors import ConfigurationError
-from headway.core.secrets import hidden
+from headway.core.secrets import shown_url
 from headway.ports.engine import Engine
 
 T = TypeVar("T")
@@ -34,7 +34,7 @@ def refuse_missing(bus: str | None, *, store: bool = True) -> EngineSettings:
     ):
         if isinstance(file, SqliteUrl) and not Path(file.path).exists():
             raise ConfigurationError(
-                f"{name}={hidden(url)!r} is not accepted: there is no such file (this is "
+                f"{name}={shown_url(url)!r} is not accepted: there is no such file (this is "
                 f"{Path.cwd()}); a service that is started makes it: headway run MODULE:SERVICE"
             )
     return meant
@@ -62,8 +62,8 @@ def on_engine(bus: str | None, body: Callable[[Engine], Awaitable[T]], *, store:
 
 def unreachable(meant: EngineSettings, error: ConnectionError) -> UnavailableError:
     """Name the setting of what does not answer: the bus, or the store."""
-    said, store = str(error), hidden(meant.store_url)
+    said, store = str(error), shown_url(meant.store_url)
     # Each names in its errors whom it could not reach.
     is_store = meant.store is not None and bool(store) and store in said
-    name, url = (meant.store_name, store) if is_store else (meant.name, hidden(meant.url))
+    name, url = (meant.store_name, store) if is_store else (meant.name, shown_url(meant.url))
     return UnavailableError(f"{name}={url!r} cannot be used: {said.removeprefix(f'{url}: ')}")

@@ -16,7 +16,7 @@ from headway.assembly.settings import bus_url
 from headway.core.errors import ConfigurationError, NotPublishedError, UnsendableError
 from headway.core.event import new_event_id
 from headway.core.routing import checked_name
-from headway.core.secrets import hidden
+from headway.core.secrets import shown_url
 from headway.core.showing import shown
 from headway.ports.engine import Engine
 from headway.runtime.publisher import Publisher
@@ -156,7 +156,7 @@ def _refused(where: str, why: str) -> ConfigurationError:
 def _nobody_takes(event_type: str, bus: str | None) -> NoReturn:
     typer.echo(
         f"headway: nothing was published: no service that handles {event_type} has been started on "
-        f"{hidden(bus or bus_url())} yet; start one first, and its queue is made: "
+        f"{shown_url(bus or bus_url())} yet; start one first, and its queue is made: "
         "headway run MODULE:SERVICE",
         err=True,
     )

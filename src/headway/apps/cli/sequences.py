@@ -12,7 +12,7 @@ from headway.assembly.sequencing import open_sequences
 from headway.assembly.settings import environment, sequences_settings
 from headway.core.engine_url import SequencesUrl, SqliteUrl, read_sequences_url
 from headway.core.errors import ConfigurationError
-from headway.core.secrets import hidden
+from headway.core.secrets import hidden, shown_url
 from headway.core.sequence_settings import SequenceSettings
 from headway.core.showing import shown
 from headway.runtime.order import ResultOrder
@@ -44,7 +44,7 @@ class _Meant:
     order: SequenceSettings | None
 
     def refused(self, how: str, why: str) -> ConfigurationError:
-        return ConfigurationError(f"{self.setting}={hidden(self.url)!r} {how}: {why}")
+        return ConfigurationError(f"{self.setting}={shown_url(self.url)!r} {how}: {why}")
 
 
 def on_sequences(which: Which, body: Body[T]) -> T:
@@ -98,7 +98,7 @@ async def _opened(meant: _Meant, which: Which, body: Body[T], *, probe: bool = F
         if probe:  # a host that says nothing at all would keep us for minutes
             async with asyncio.timeout(_ANSWERS_WITHIN):
                 await sequences.waiting(1)
-        where = f"under the name '{shown(which.name)}' in {hidden(meant.url)}"
+        where = f"under the name '{shown(which.name)}' in {shown_url(meant.url)}"
         is_known = meant.order is not None
         return await body(result_order(sequences, where=where, are_own_settings=is_known))
     finally:

@@ -15,7 +15,7 @@ from headway import (
     RetryPolicy,
 )
 from headway.core.parsing import Setting, number, one_of, read, whole_number
-from headway.core.secrets import hidden
+from headway.core.secrets import hidden, shown_url
 
 PREFIX = "CONSENSUS_"
 EmbeddingBackend = Literal["wordllama", "openai"]
@@ -164,15 +164,17 @@ class ConsensusSettings:
     def in_force(self) -> dict[str, str]:
         """Give every setting that is set under its outward name, without secrets."""
         keys = {PREFIX + each.name for each in SETTINGS if each.field in _KEYS}
+        urls = {PREFIX + each.name for each in SETTINGS if each.field in _URLS}
         return {
-            name: "***" if name in keys else hidden(word) for name, word in self.in_words().items()
+            name: "***" if name in keys else shown_url(word) if name in urls else hidden(word)
+            for name, word in self.in_words().items()
         }
 
 
 def _refuse_no_url(name: str, url: str) -> None:
     if url and not url.startswith(("http://", "https://")):
         raise ConfigurationError(
-            f"{PREFIX}{name.upper()}={hidden(url)!r} is not accepted: use http://HOST:PORT or "
+            f"{PREFIX}{name.upper()}={shown_url(url)!r} is not accepted: use http://HOST:PORT or "
             "https://HOST"
         )
 

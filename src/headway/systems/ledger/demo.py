@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
+from urllib.parse import quote
 
 import httpx
 
@@ -80,7 +81,7 @@ def play(
                 _server(
                     [*serve, "--attempts", str(attempts)],
                     environment,
-                    database or f"sqlite:///{folder}/attempts-{attempts}.db",
+                    database or f"sqlite:///{quote(str(folder))}/attempts-{attempts}.db",
                     folder / f"attempts-{attempts}.log",
                 )
             )

@@ -12,7 +12,6 @@ import threading
 from collections.abc import Iterator
 from datetime import timedelta
 from functools import partial
-from urllib.parse import urlsplit
 
 from fastapi import FastAPI
 from prometheus_client import CollectorRegistry
@@ -28,10 +27,12 @@ from headway.assembly.http_server import (
     serve_until_told,
 )
 from headway.assembly.settings import SHARED_COUNTERS
+from headway.core.engine_url import PostgresUrl, read_store_url
+from headway.core.secrets import hidden, shown_url
 from headway.systems.ledger.front_door import create_app
 from headway.systems.ledger.metrics import LedgerMetrics
 from headway.systems.ledger.opening import open_store
-from headway.systems.ledger.settings import LedgerSettings, masked
+from headway.systems.ledger.settings import LedgerSettings
 
 log = logging.getLogger("headway.ledger")
 
@@ -64,7 +65,7 @@ def serve(
         log.info(
             "Ledger is at %s (description: /docs)",
             address_of(listener),
-            extra={"database": masked(settings.database_url), "workers": workers},
+            extra={"database": shown_url(settings.database_url), "workers": workers},
         )
         serve_until_told(
             partial(application, settings),
@@ -98,9 +99,9 @@ async def _try_out(settings: LedgerSettings) -> None:
     except ConfigurationError:
         raise
     except Exception as error:
-        said = " ".join(str(error).split())
+        said = hidden(" ".join(str(error).split()))
         raise ConfigurationError(
-            f"LEDGER_DATABASE_URL={masked(settings.database_url)!r} cannot be used: "
+            f"LEDGER_DATABASE_URL={shown_url(settings.database_url)!r} cannot be used: "
             f"{type(error).__name__}: {said}; {_cure(settings)}"
         ) from error
 
@@ -108,7 +109,8 @@ async def _try_out(settings: LedgerSettings) -> None:
 def _cure(settings: LedgerSettings) -> str:
     if settings.sqlite_path is not None:
         return "is it a file of SQLite, and may you write to it and to its folder?"
-    name = urlsplit(settings.database_url).path.removeprefix("/") or "NAME"
+    place = read_store_url("LEDGER_DATABASE_URL", settings.database_url)
+    name = place.database if isinstance(place, PostgresUrl) else "NAME"
     return (
         f"is the server running there, does the database exist (createdb {name}), and may this "
         "user enter it?"

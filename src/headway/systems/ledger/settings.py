@@ -1,24 +1,17 @@
 """The settings of the ledger, and the database URL without its secrets."""
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
-from urllib.parse import unquote, urlsplit
 
 from headway import ConfigurationError
+from headway.core.engine_url import MongoUrl, SqliteUrl, read_store_url
 from headway.core.parsing import Setting, read, whole_number
+from headway.core.secrets import shown_url
 
 PREFIX = "LEDGER_"
 _DATABASE_URL = f"{PREFIX}DATABASE_URL"
-_HIDDEN = "***"
-_WELL_FORMED = re.compile(
-    r"(?P<scheme>[a-z]+)://"
-    r"(?:(?P<user>[\w.-]+)(?P<password>:[^@/?#\s]*)?@)?"
-    r"(?P<place>[\w.\-]+(?::\d+)?(?:/[\w.-]*)?)"
-    r"(?P<query>\?.*)?"
-)
 
 
 def _status(text: str) -> int:
@@ -76,15 +69,13 @@ class LedgerSettings:
     @property
     def sqlite_path(self) -> Path | None:
         """The database file, or None where the database is PostgreSQL."""
-        parts = urlsplit(self.database_url)
-        if parts.scheme != "sqlite":
-            return None
-        return Path(unquote(parts.path.removeprefix("/")))
+        place = read_store_url(_DATABASE_URL, self.database_url)
+        return Path(place.path) if isinstance(place, SqliteUrl) else None
 
     def in_force(self) -> dict[str, str]:
         """Give every setting under its outward name, without secrets."""
         return {
-            PREFIX + setting.name: masked(value) if setting.field == "database_url" else value
+            PREFIX + setting.name: shown_url(value) if setting.field == "database_url" else value
             for setting in SETTINGS
             if (value := _shown(getattr(self, setting.field)))
         }
@@ -94,41 +85,15 @@ def _shown(value: object) -> str:
     return ",".join(value) if isinstance(value, tuple) else str(value)
 
 
-def masked(url: str) -> str:
-    """Show where a database is, and not how to get in; of a URL that is not well formed, nothing.
-
-    In a broken one, anything may be the password.
-    """
-    if url.startswith("sqlite:"):
-        return url
-    parts = _WELL_FORMED.fullmatch(url)
-    if parts is None:
-        return _HIDDEN
-    login = f"{parts['user']}:{_HIDDEN}@" if parts["password"] else f"{parts['user'] or ''}@"
-    query = f"?{_HIDDEN}" if parts["query"] else ""
-    return f"{parts['scheme']}://{login.removeprefix('@')}{parts['place']}{query}"
-
-
 def _checked(url: str) -> None:
-    if (wrong := _what_is_wrong_with(url)) is not None:
+    place = read_store_url(_DATABASE_URL, url)
+    wrong = ""
+    if isinstance(place, MongoUrl):
+        wrong = "the ledger does not use MongoDB"
+    elif isinstance(place, SqliteUrl) and "?" in url:
+        wrong = "the ledger has no options for a file; in the name of a file a ? is written as %3F"
+    if wrong:
         raise ConfigurationError(
-            f"{_DATABASE_URL}={masked(url)!r} is not accepted: {wrong}; use sqlite:///FILE or "
+            f"{_DATABASE_URL}={shown_url(url)!r} is not accepted: {wrong}; use sqlite:///FILE or "
             "postgresql://USER:PASSWORD@HOST:PORT/DATABASE"
         )
-
-
-def _what_is_wrong_with(url: str) -> str | None:
-    try:
-        parts = urlsplit(url)
-        parts.port  # noqa: B018 (asked for its refusal)
-    except ValueError:
-        return "it is no URL, or its port is no number (a password may need %-encoding)"
-    match parts.scheme:
-        case "sqlite":
-            if parts.netloc:
-                return "a file has no host, so three slashes are needed"
-            return None if len(parts.path) > 1 else "it names no file"
-        case "postgresql" | "postgres":
-            return None if parts.netloc else "it names no host"
-        case _:
-            return f"{parts.scheme or 'nothing'!r} is no database that the ledger knows"

@@ -10,7 +10,7 @@ from datetime import timedelta
 from headway import ConfigurationError
 from headway.assembly.sequencing import open_sequences
 from headway.core.engine_url import SqliteUrl, read_sequences_url
-from headway.core.secrets import hidden
+from headway.core.secrets import shown_url
 from headway.core.showing import shown
 from headway.runtime.sequence_reach import is_away
 from headway.systems.uptime.opening import FAMILY
@@ -32,7 +32,7 @@ async def meet_sequences(settings: UptimeSettings, within: timedelta = _ANSWERS_
     except Exception as error:
         if not is_away(error):
             raise ConfigurationError(
-                f"{PREFIX}SEQUENCES={hidden(url)!r} is not accepted: who answers there does not "
+                f"{PREFIX}SEQUENCES={shown_url(url)!r} is not accepted: who answers there does not "
                 f"serve this ({shown(str(error))}); name a Redis, with its user and password"
             ) from error
         why = str(error) or f"no answer within {within.total_seconds():g} s"
@@ -40,7 +40,7 @@ async def meet_sequences(settings: UptimeSettings, within: timedelta = _ANSWERS_
             "The engine of sequences at %s cannot be reached (%s): results wait %g s for it, and "
             "then go on without their order until it answers; look whether it runs, and at "
             "--sequences",
-            hidden(url),
+            shown_url(url),
             shown(why),
             settings.patience.total_seconds(),
         )

@@ -9,7 +9,7 @@ from typing import Any, Self
 from headway import ConfigurationError, SequenceSettings
 from headway.core.engine_url import SqliteUrl, read_engine_url, read_sequences_url
 from headway.core.parsing import Setting, number, one_of, read, whole_number
-from headway.core.secrets import hidden
+from headway.core.secrets import shown_url
 from headway.systems.uptime.monitors import RegionMode
 from headway.systems.uptime.rollout import BACKLOG_RETRY, Features, Rollout
 
@@ -95,7 +95,7 @@ class UptimeSettings:
         read_engine_url(f"{PREFIX}BUS", self.bus_url)
         if self.celery_broker and not _CELERY_BROKER.fullmatch(self.celery_broker):
             raise ConfigurationError(
-                f"{PREFIX}CELERY_BROKER={hidden(self.celery_broker)!r} is not accepted: use "
+                f"{PREFIX}CELERY_BROKER={shown_url(self.celery_broker)!r} is not accepted: use "
                 "redis://HOST:PORT/NUMBER or amqp://USER:PASSWORD@HOST:PORT/VHOST"
             )
         self.order()
@@ -118,7 +118,7 @@ class UptimeSettings:
         for setting in SETTINGS:
             given = getattr(self, setting.field)
             if given not in _NOTHING and meant.get(setting.field) != given:
-                shown = hidden(str(given)) if setting.field in _WITH_SECRETS else given
+                shown = shown_url(str(given)) if setting.field in _WITH_SECRETS else given
                 raise ConfigurationError(
                     f"{setting.field}={shown!r} is not accepted: use a value that can be written "
                     f"as {PREFIX}{setting.name}"
@@ -136,7 +136,7 @@ class UptimeSettings:
         place = read_sequences_url(f"{PREFIX}STORE", self.store)
         if not isinstance(place, SqliteUrl):
             raise ConfigurationError(
-                f"{PREFIX}STORE={hidden(self.store)!r} is not accepted: effects are kept in a "
+                f"{PREFIX}STORE={shown_url(self.store)!r} is not accepted: effects are kept in a "
                 "file; use sqlite:///FILE, and name Redis by UPTIME_SEQUENCES"
             )
         return place
@@ -177,7 +177,8 @@ class UptimeSettings:
         """Give every setting under its outward name, without secrets."""
         secret = {PREFIX + each.name for each in SETTINGS if each.field in _WITH_SECRETS}
         return {
-            name: hidden(word) if name in secret else word for name, word in self.in_words().items()
+            name: shown_url(word) if name in secret else word
+            for name, word in self.in_words().items()
         }
 
 

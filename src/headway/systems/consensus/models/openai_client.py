@@ -10,7 +10,7 @@ import httpx
 import msgspec
 
 from headway.assembly.retrying import CLOCK
-from headway.core.secrets import hidden
+from headway.core.secrets import hidden, shown_url
 from headway.ports.clock import Clock
 from headway.systems.consensus.failures import ModelAnswerError
 
@@ -57,7 +57,7 @@ class OpenAIClient:
     @property
     def where(self) -> str:
         """The address, fit to be shown."""
-        return hidden(self._url)
+        return shown_url(self._url)
 
     def ask(self, question: dict[str, Any], kind: type[T], *, called: str) -> T:
         """Give the answer as this type; what is none is told by what was wanted."""

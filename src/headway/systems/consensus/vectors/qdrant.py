@@ -15,7 +15,7 @@ from qdrant_client import QdrantClient, models
 from qdrant_client.common.client_exceptions import ResourceExhaustedResponse
 from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedResponse
 
-from headway.core.secrets import hidden
+from headway.core.secrets import hidden, shown_url
 from headway.systems.consensus.models.embedder import Vector
 from headway.systems.consensus.vectors.lexical import number, word_weights
 from headway.systems.consensus.vectors.store import Found, Passage, Point, refuse_another
@@ -33,7 +33,7 @@ def open_qdrant(url: str, api_key: str, *, model: str) -> "QdrantVectors":
     client = QdrantClient(
         url=url, api_key=api_key or None, timeout=_TIMEOUT, check_compatibility=False
     )
-    return QdrantVectors(client, model=model, where=hidden(url))
+    return QdrantVectors(client, model=model, where=shown_url(url))
 
 
 class QdrantVectors:

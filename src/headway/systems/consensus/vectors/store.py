@@ -9,7 +9,7 @@ import msgspec
 
 from headway import ConfigurationError
 from headway.core.extras import cure
-from headway.core.secrets import hidden
+from headway.core.secrets import shown_url
 from headway.systems.consensus.failures import ModelMissingError, VectorsMismatchError
 from headway.systems.consensus.models.embedder import Vector
 from headway.systems.consensus.settings import ConsensusSettings
@@ -95,7 +95,8 @@ def open_vectors(settings: ConsensusSettings, model: str) -> VectorStore:
         from headway.systems.consensus.vectors.qdrant import open_qdrant  # noqa: PLC0415 (an extra)
     except ModuleNotFoundError as missing:
         raise ModelMissingError(
-            f"CONSENSUS_VECTORS={hidden(settings.vectors)!r} needs {missing.name}: {cure('qdrant')}"
+            f"CONSENSUS_VECTORS={shown_url(settings.vectors)!r} needs {missing.name}: "
+            f"{cure('qdrant')}"
         ) from missing
     return _checked(open_qdrant(settings.vectors, settings.vectors_api_key, model=model))
 

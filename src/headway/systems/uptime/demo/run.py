@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from urllib.parse import quote
 
 from headway.assembly.retrying import CLOCK
 from headway.assembly.sequencing import open_sequences
@@ -90,9 +91,10 @@ class _Run:
         self._progress = SourceProgress()
         self._next_look = 0
         self._store = NotedStore(file, self._journal)
+        url = f"sqlite:///{quote(str(file))}?synchronous=off"
         self._consumer = ResultProcessor(
             self._store,
-            open_sequences(f"sqlite:///{file}?synchronous=off", family=FAMILY, clock=self._clock),
+            open_sequences(url, family=FAMILY, clock=self._clock),
             clock=self._clock,
             chance=Seeded(scenario.seed),
             counts=Tally(),
