@@ -18,7 +18,14 @@ class Office:
         self.url = url
         self._tokens = 0
 
-    def hold(self, key: str, *positions: int, step: int = 1, family: str = "uptime") -> None:
+    def hold(
+        self,
+        key: str,
+        *positions: int,
+        step: int = 1,
+        family: str = "uptime",
+        payload: bytes = b'{"status":"success"}',
+    ) -> None:
         """Apply the first of the positions, and offer the others."""
 
         async def offer() -> None:
@@ -27,7 +34,7 @@ class Office:
                 for position in positions:
                     self._tokens += 1
                     token = f"token-{self._tokens}"
-                    given = Offer(key, position, b'{"status":"success"}', token, step)
+                    given = Offer(key, position, payload, token, step)
                     (answer,) = await sequences.offer([given])
                     if answer.outcome is Outcome.PROCESS:
                         await sequences.complete([Completion(key, position, token)])

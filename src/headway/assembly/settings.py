@@ -22,7 +22,7 @@ from headway.core.engine_url import (
 )
 from headway.core.errors import ConfigurationError
 from headway.core.policy import RetryConfig
-from headway.core.secrets import shown_url
+from headway.core.secrets import hide_fields, shown_url
 from headway.core.sweep_settings import SweepSettings
 
 SETTINGS_FILE = "HEADWAY_SETTINGS"
@@ -76,7 +76,20 @@ def _read(path: Path) -> Mapping[str, str]:
 
 def retry_config() -> RetryConfig:
     """Read RETRY_* and EVENT_RETRY_*; a value that cannot be used is refused by name."""
-    return RetryConfig.from_mapping(environment())
+    settings = environment()
+    read_secret_fields(settings)
+    return RetryConfig.from_mapping(settings)
+
+
+def read_secret_fields(settings: Mapping[str, str]) -> tuple[str, ...]:
+    """Read HEADWAY_SECRET_FIELDS, names of fields between commas: logs and screens hide them."""
+    given = settings.get(SECRET_FIELDS, "").split(",")
+    names = tuple(name.strip() for name in given if name.strip())
+    try:
+        hide_fields(*names)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{SECRET_FIELDS} cannot be used. {error}") from None
+    return names
 
 
 def sweep_settings() -> SweepSettings:
@@ -116,6 +129,7 @@ def ui_hosts(settings: Mapping[str, str] | None = None) -> list[str]:
 
 
 SERVICES = "HEADWAY_SERVICES"
+SECRET_FIELDS = "HEADWAY_SECRET_FIELDS"  # noqa: S105 (the name of a setting)
 SEQUENCES = "HEADWAY_SEQUENCES"
 ERRORS = "HEADWAY_ERRORS"
 """The file in which `headway ui` keeps reports of errors."""
@@ -134,6 +148,7 @@ _OWN = (
     ERRORS,
     UI_TOKEN,
     UI_HOSTS,
+    SECRET_FIELDS,
 )
 DEFAULT_EXCHANGE = "headway.events"
 
@@ -190,6 +205,7 @@ def engine_settings(
     """Read which engine is meant; `url` goes before the environment, for the bus."""
     settings = environment() if settings is None else settings
     _refuse_misspelt(settings)
+    read_secret_fields(settings)
     broker = None
     if not url and not settings.get("HEADWAY_BUS"):
         _refuse_misspelt_broker(settings)
@@ -264,6 +280,7 @@ def sequences_settings(url: str | None = None) -> SequencesSettings:
     """
     settings = environment()
     _refuse_misspelt(settings)
+    read_secret_fields(settings)
     given = url or settings.get(SEQUENCES)
     if given:
         name = "--sequences" if url else SEQUENCES

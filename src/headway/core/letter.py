@@ -10,6 +10,7 @@ import msgspec
 
 from headway.core.action import Reason
 from headway.core.event import is_first_run
+from headway.core.secrets import HIDDEN, bytes_without_secrets, without_secrets
 from headway.core.travel import AttemptRecord, Travel, instant
 
 
@@ -71,6 +72,21 @@ def requeued_letter(generation: str) -> str | None:
     if len(generation) <= _ID_LENGTH or is_first_run(generation):
         return None
     return generation[:_ID_LENGTH]
+
+
+def screened(letter: Letter) -> Letter:
+    """Give a dead letter as screens show it: with secrets hidden, in its event too."""
+    plain = without_secrets(msgspec.to_builtins(letter))
+    if letter.original_base64 is not None:
+        try:
+            body = letter.body
+        except ValueError:
+            plain["original_base64"] = HIDDEN  # no base64, so it may be anything
+        else:
+            safe = bytes_without_secrets(body)
+            if safe != body:
+                plain["original_base64"] = b64encode(safe).decode()
+    return msgspec.convert(plain, Letter)
 
 
 def write_letter(

@@ -12,7 +12,6 @@ import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
-from urllib.parse import parse_qsl
 
 from headway.core.errors import ConfigurationError
 
@@ -163,7 +162,9 @@ class _Rule:
         return self._name.search(name[-_LONGEST_NAME:]) is not None
 
 
-_rule = _Rule(())
+_own: tuple[str, ...] = ()
+"""Names that were added in this process."""
+_rule = lru_cache(maxsize=1)(_Rule)  # made at the first use: retrying a function may need none
 
 
 def hide_fields(*names: str) -> None:
@@ -171,20 +172,16 @@ def hide_fields(*names: str) -> None:
 
     A field is hidden if one of them is a word in its name (`customerIban`, `iban_old`), in data and
     in free text (`iban=...`). Case, and whether words are joined by `_`, `-` or a space, does not
-    matter. HEADWAY_SECRET_FIELDS does the same for `headway` commands and workers.
+    matter. HEADWAY_SECRET_FIELDS names them for every process.
     """
-    global _rule  # noqa: PLW0603 (one rule for the process: loggers and errors have no other way)
+    global _own  # noqa: PLW0603 (one rule for the process: loggers and errors have no other way)
     for name in names:
-        if not isinstance(name, str) or not _OWN_NAME.fullmatch(name):
+        if not _OWN_NAME.fullmatch(name):
             raise ConfigurationError(
                 f"Invalid name of a secret field {name!r}: use 2 to 100 letters, digits, spaces, "
                 "dashes or underscores."
             )
-    _own.update(dict.fromkeys(names))
-    _rule = _Rule(tuple(_own))
-
-
-_own: dict[str, None] = {}
+    _own = tuple(dict.fromkeys((*_own, *names)))
 
 
 def hidden(text: str) -> str:
@@ -196,18 +193,36 @@ def hidden(text: str) -> str:
     'refused: Basic ***'
     """
     if len(text) <= _OFTEN:
-        return _rule.remembered(text)
+        return _rule(_own).remembered(text)
     if len(text) <= _MOST:
-        return _rule.searched(text)
+        return _rule(_own).searched(text)
     # Cut last: half a password is not known for one.
-    first = _rule.searched(text[: _MOST // 2 + _BEYOND])[:-_BEYOND]
-    last = _rule.searched(text[-_MOST // 2 - _BEYOND :])[_BEYOND:]
+    first = _rule(_own).searched(text[: _MOST // 2 + _BEYOND])[:-_BEYOND]
+    last = _rule(_own).searched(text[-_MOST // 2 - _BEYOND :])[_BEYOND:]
     return f"{first} ... {last}"
 
 
 def without_secrets(value: Any) -> Any:
     """Hide secrets in what JSON can hold, by what they are named and by what they look like."""
     return _plain(value, "", 0)
+
+
+def bytes_without_secrets(body: bytes) -> bytes:
+    """Hide secrets in a message: in its fields where it is JSON, else as in free text.
+
+    >>> bytes_without_secrets(b'{"token": "s3cret"}')
+    b'{"token":"***"}'
+    """
+    import msgspec  # noqa: PLC0415 (retrying a function needs none of it)
+
+    try:
+        value = msgspec.json.decode(body)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        text = body.decode(errors="backslashreplace")
+        safe = hidden(text)
+        return body if safe == text else safe.encode(errors="backslashreplace")
+    plain = without_secrets(value)
+    return body if plain == value else msgspec.json.encode(plain)
 
 
 def _plain(value: Any, name: str, depth: int) -> Any:
@@ -234,7 +249,7 @@ def _is_secret(name: str, value: Any) -> bool:
         return False
     if isinstance(value, int | float) and _COUNTED.search(name):
         return False
-    return _rule.is_name(name)
+    return _rule(_own).is_name(name)
 
 
 _URL = re.compile(
@@ -284,6 +299,8 @@ def shown_url(url: str) -> str:
 
 
 def _shown_query(query: str | None) -> str:
+    from urllib.parse import parse_qsl  # noqa: PLC0415 (as above)
+
     if not query:
         return ""
     if query.count("&") > _MOST_OPTIONS:

@@ -17,6 +17,7 @@ from headway.assembly.reporting import SETTING as REPORTER
 from headway.assembly.settings import (
     DEFAULT_ERRORS,
     ERRORS,
+    SECRET_FIELDS,
     SEQUENCES,
     SERVICES,
     SETTINGS_FILE,
@@ -25,6 +26,7 @@ from headway.assembly.settings import (
     EngineSettings,
     engine_settings,
     environment,
+    read_secret_fields,
     ui_hosts,
     ui_token,
 )
@@ -152,6 +154,7 @@ def _engine(settings: Mapping[str, str]) -> dict[str, str]:
         ERRORS: settings.get(ERRORS) or DEFAULT_ERRORS,
         UI_TOKEN: "***" if ui_token(settings) else "none",
         UI_HOSTS: ",".join(ui_hosts(settings)) or "none",
+        SECRET_FIELDS: ", ".join(read_secret_fields(settings)) or "none besides the built-in names",
     }
 
 

@@ -17,6 +17,7 @@ from headway.apps.cli.screen import as_json, bar, many, say_on_ctrl_c
 from headway.apps.cli.stuck import show_standings, warn_of_flag, warn_of_services
 from headway.assembly.retrying import CLOCK
 from headway.core.decision import archived_from
+from headway.core.secrets import without_secrets
 from headway.core.writes import Document
 from headway.ports.engine import Engine
 from headway.runtime.documents_choosing import PAGE, Choice, read_states
@@ -71,7 +72,7 @@ def _fields(standing: Standing) -> dict[str, Any]:
         "sweep": standing.sweep,
         "why": standing.why,
         "due": standing.prospect.due,
-        "lastError": standing.last_error,
+        "lastError": without_secrets(standing.last_error),
     }
 
 

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from headway.apps.cli.options import BusOption, DryRunOption, JsonOption, YesOption
+from headway.apps.cli.options import BusOption, DryRunOption, JsonOption, RawOption, YesOption
 from headway.apps.cli.stopping import nothing_begun
 
 app = typer.Typer(help="Failed queues: what ended without success.", no_args_is_help=True)
@@ -60,10 +60,14 @@ def inspect(  # noqa: PLR0917 (typer gives them by name)
     ] = None,
     error_type: ErrorTypeOption = None,
     traceback: Annotated[bool, typer.Option("--traceback", help="With tracebacks.")] = False,
+    raw: RawOption = False,
     bus: BusOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show letters, each with its attempts and its event; nothing is changed."""
+    """Show letters, each with its attempts and its event; nothing is changed.
+
+    Secrets are hidden, in the event too: --raw shows them, and export keeps them.
+    """
     with nothing_begun():
         from headway.apps.cli.looking import show_some  # noqa: PLC0415 (a fast start)
 
@@ -76,6 +80,7 @@ def inspect(  # noqa: PLR0917 (typer gives them by name)
         error_type=error_type,
         tracebacks=traceback,
         machine=as_json,
+        raw=raw,
     )
 
 

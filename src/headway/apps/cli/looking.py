@@ -14,7 +14,8 @@ from headway.apps.cli.exporting import Export
 from headway.apps.cli.letters import show_letters
 from headway.apps.cli.operator import failed_queues
 from headway.apps.cli.screen import as_json, bar, many, say_on_ctrl_c, show_table, when
-from headway.core.letter import Letter
+from headway.core.letter import Letter, screened
+from headway.core.secrets import HIDDEN
 from headway.core.showing import shown
 from headway.ports.engine import Engine
 
@@ -80,8 +81,9 @@ def show_some(
     error_type: str | None,
     tracebacks: bool,
     machine: bool,
+    raw: bool,
 ) -> None:
-    """Show letters, the oldest first."""
+    """Show letters, the oldest first; without secrets, unless it is asked for them."""
 
     async def find(engine: Engine) -> tuple[Sequence[Letter], Mapping[str, str] | None]:
         queues = failed_queues(engine)
@@ -90,11 +92,14 @@ def show_some(
         )
         return letters, await queues.superseded(letters) if queues.knows_superseded else None
 
-    found, superseded = on_engine(bus, find)
+    stored, superseded = on_engine(bus, find)
+    found = stored if raw else [screened(each) for each in stored]
     if machine:
         typer.echo(as_json([_with_all_fields(each, superseded) for each in found], indent=2))
         return
     show_letters(found, superseded or {}, tracebacks=tracebacks)
+    if found != stored:
+        typer.echo(f"Secrets are shown as {HIDDEN}; --raw shows them.", err=True)
     if found and superseded is None:
         typer.echo(f"Which of them are superseded is unknown: {_ONLY_THE_STORE}")
     if len(found) == limit:

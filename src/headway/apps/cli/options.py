@@ -23,5 +23,8 @@ MetricsHostOption = Annotated[
     str, typer.Option(metavar="ADDRESS", help="Address to serve /metrics on.")
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="A list of objects, for machines.")]
+RawOption = Annotated[
+    bool, typer.Option("--raw", help="As it is stored, with passwords, keys and tokens.")
+]
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")]
 YesOption = Annotated[bool, typer.Option("--yes", "--confirm", help="Do not ask.")]

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headway.apps.cli.options import DryRunOption, JsonOption, YesOption
+from headway.apps.cli.options import DryRunOption, JsonOption, RawOption, YesOption
 
 if TYPE_CHECKING:
     from headway.apps.cli.sequences import Which
@@ -60,6 +60,7 @@ def explain(  # noqa: PLR0917 (typer gives them by name)
     contents: Annotated[
         bool, typer.Option("--contents", help="With what is in the held results.")
     ] = False,
+    raw: RawOption = False,
     name: NameOption = UPTIME,
     sequences: SequencesOption = None,
     settings: SettingsOption = None,
@@ -68,7 +69,7 @@ def explain(  # noqa: PLR0917 (typer gives them by name)
     """Say in words why the results of a key wait, since when, what happens next, and when."""
     from headway.apps.cli.order_looking import show_one  # noqa: PLC0415 (a fast start)
 
-    show_one(_which(name, sequences, settings), key, contents=contents, machine=as_json)
+    show_one(_which(name, sequences, settings), key, contents=contents, machine=as_json, raw=raw)
 
 
 @app.command()

@@ -9,6 +9,7 @@ from rich.text import Text
 from headway.apps.cli.order_shown import explained, fields, show_keys
 from headway.apps.cli.screen import as_json, harmless, many, show_indented
 from headway.apps.cli.sequences import Which, on_sequences
+from headway.core.secrets import bytes_without_secrets
 from headway.core.sequence_waiting import Mode
 from headway.core.showing import shown
 from headway.ports.sequences import HeldResult
@@ -54,7 +55,7 @@ def _nothing(name: str, names: Sequence[str] | None) -> str:
     )
 
 
-def show_one(which: Which, key: str, *, contents: bool, machine: bool) -> None:
+def show_one(which: Which, key: str, *, contents: bool, machine: bool, raw: bool) -> None:
     """Explain one key."""
 
     async def find(
@@ -62,6 +63,10 @@ def show_one(which: Which, key: str, *, contents: bool, machine: bool) -> None:
     ) -> tuple[ResultOrder, KeyReport, Sequence[HeldResult] | None]:
         report = await order.explain(key)
         inside = await order.contents(key, _CONTENTS_SHOWN) if contents else None
+        if inside and not raw:
+            inside = [
+                HeldResult(each.position, bytes_without_secrets(each.payload)) for each in inside
+            ]
         return order, report, inside
 
     order, report, inside = on_sequences(which, find)

@@ -11,6 +11,7 @@ from rich.text import Text
 from headway.apps.cli.documents_shown import kinds
 from headway.apps.cli.screen import harmless, show_indented
 from headway.core.decision import archived_from
+from headway.core.secrets import without_secrets
 from headway.core.showing import shown
 from headway.core.sweep import GiveUp, Leave, Requeue, Why
 from headway.runtime.documents_stuck import MOST_FOREIGN, UNFIT, UNSWEPT, Standing, StuckReport
@@ -211,7 +212,7 @@ def _distance(seconds: float) -> str:
 
 
 def _error(standing: Standing) -> str:
-    error = standing.last_error
+    error = without_secrets(standing.last_error)
     if not isinstance(error, Mapping):
         return "-" if error is None else str(error)
     words: list[Any] = [error[part] for part in ("type", "message") if error.get(part)]
