@@ -10,7 +10,7 @@ from headway.assembly.engine import open_engine
 from headway.assembly.settings import EngineSettings, engine_settings
 from headway.core.engine_url import SqliteUrl
 from headway.core.errors import ConfigurationError
-from headway.core.secrets import shown_url
+from headway.core.secrets import hidden, shown_url
 from headway.ports.engine import Engine
 
 T = TypeVar("T")
@@ -66,4 +66,5 @@ def unreachable(meant: EngineSettings, error: ConnectionError) -> UnavailableErr
     # Each names in its errors whom it could not reach.
     is_store = meant.store is not None and bool(store) and store in said
     name, url = (meant.store_name, store) if is_store else (meant.name, shown_url(meant.url))
-    return UnavailableError(f"{name}={url!r} cannot be used: {said.removeprefix(f'{url}: ')}")
+    why = hidden(said.removeprefix(f"{url}: "))
+    return UnavailableError(f"{name}={url!r} cannot be used: {why}")
