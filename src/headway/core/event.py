@@ -15,7 +15,7 @@ from uuid import UUID
 import msgspec
 
 from headway.core.errors import MalformedEventError, UnsendableError
-from headway.core.storable import PUBLISHABLE, changed, unwritten
+from headway.core.storable import PUBLISHABLE, changed, is_plain, unwritten
 
 FIRST_GENERATION = "0"
 """The generation of an event that nobody has sent again on purpose."""
@@ -124,6 +124,9 @@ def publishable(event: Event, *, any_data: bool = False) -> bytes:
     """
     try:
         body = _ENCODER.encode(event)
+        data = event.data
+        if type(data) is dict and type(event.version) is str and is_plain(data):
+            return body
         envelope = _ENVELOPE.decode(body)
         copy = _JSON.decode(envelope.data)
     except msgspec.ValidationError as error:  # a version that is no text

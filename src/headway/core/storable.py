@@ -60,6 +60,33 @@ def copied(document: Any, whose: str) -> dict[str, Any]:
     return copy
 
 
+def is_plain(data: dict[Any, Any]) -> bool:
+    """Say whether JSON carries data as it is; False where it takes a copy to know.
+
+    Publishing is frequent, nearly all data is plain, and a copy takes two to four times as long.
+    """
+    for name, value in data.items():
+        if type(name) is not str:
+            return False
+        # Texts first and here: a call for each field would cost as much as a copy.
+        if type(value) is not str and value is not None and not _is_plain_value(value):
+            return False
+    return True
+
+
+def _is_plain_value(value: Any) -> bool:
+    kind = type(value)
+    if kind is int:
+        return bool(-_WIDEST <= value < _WIDEST)
+    if kind is float:
+        return math.isfinite(value)
+    if kind is dict:
+        return is_plain(value)
+    if kind is list:
+        return all(map(_is_plain_value, value))
+    return kind is bool or kind is str or value is None
+
+
 def changed(value: Any, data: bytes, copy: Any, rule: Rule) -> tuple[str, str] | None:
     """Give the first field that `data` or its `copy` do not hold as it was, and why.
 
