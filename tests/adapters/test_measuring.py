@@ -162,7 +162,7 @@ class TestChoice:
 
     def test_others_are_refused(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("METRICS_BACKEND", "statsd")
-        cure = "use prometheus, prometheus_pushgateway, or noop"
+        cure = "Use one of: prometheus, prometheus_pushgateway, noop"
         with pytest.raises(ConfigurationError, match=f"METRICS_BACKEND='statsd'.*{cure}"):
             create_metrics_collector()
 

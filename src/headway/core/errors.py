@@ -13,13 +13,14 @@ HeadwayError
 ├── LetterGoneError           the letter after which to go on is not in its queue any more
 ├── HandlerTimeoutError       a handler took longer than its subscription allows
 ├── MalformedEventError       these bytes are no event
-├── NotPublishedError         publishing ended before everything was known to be stored
+├── PublishError              publishing several messages failed
+│   ├── NotPublishedError     it ended before everything was known to be stored
+│   └── UnsendableError       no number of tries will get this message into the bus
 ├── OutcomeUnknownError       a commit was sent and nobody could be asked whether it took effect
 ├── TransactionEndedError     the body ended the transaction itself
 ├── TransactionRolledBackError   the database answered COMMIT with a rollback
 ├── UnreadableDocumentError   what lies where a document should be is none
 ├── UnroutableEventError      nobody here handles events of this type
-├── UnsendableError           no number of tries will get this message into the bus
 ├── UnstorableError           no number of tries will get this value into a document
 └── WorkOverError             a handler's work was written to after the handler had returned
 """
@@ -43,7 +44,7 @@ class AlreadyStoredError(HeadwayError):
         )
 
 
-class _PublishError(HeadwayError):
+class PublishError(HeadwayError):
     """Publishing several messages failed."""
 
     stored: frozenset[int] = frozenset()
@@ -150,7 +151,7 @@ class MalformedEventError(HeadwayError, ValueError):
     """Bytes that are no event; the message says why."""
 
 
-class NotPublishedError(_PublishError, ConnectionError):
+class NotPublishedError(PublishError, ConnectionError):
     """The bus went away, or refused, before everything was known to be stored.
 
     Of several that were published together, `stored` names those that are, by their positions.
@@ -222,7 +223,7 @@ class UnroutableEventError(HeadwayError):
         )
 
 
-class UnsendableError(_PublishError, ValueError):
+class UnsendableError(PublishError, ValueError):
     """A message that the bus never takes: it is too large, or holds what cannot be written.
 
     Of several that were published together, `stored` names those that are stored all the same, by

@@ -10,10 +10,6 @@ import typer
 
 from headway.adapters.reporting.http import URL as ERRORS_URL
 from headway.apps.cli.codes import CANNOT_GO_ON
-from headway.assembly.metrics import SETTING as METRICS
-from headway.assembly.metrics import metrics_backend
-from headway.assembly.reporting import ADDRESS, reporter_type
-from headway.assembly.reporting import SETTING as REPORTER
 from headway.assembly.settings import (
     DEFAULT_ERRORS,
     ERRORS,
@@ -159,12 +155,23 @@ def _engine(settings: Mapping[str, str]) -> dict[str, str]:
 
 
 def _metrics(settings: Mapping[str, str]) -> dict[str, str]:
-    return {METRICS: metrics_backend(settings)}
+    from headway.assembly.metrics import (  # noqa: PLC0415 (a fast start of other commands)
+        SETTING,
+        metrics_backend,
+    )
+
+    return {SETTING: metrics_backend(settings)}
 
 
 def _reports(settings: Mapping[str, str]) -> dict[str, str]:
+    from headway.assembly.reporting import (  # noqa: PLC0415 (a fast start of other commands)
+        ADDRESS,
+        SETTING,
+        reporter_type,
+    )
+
     return {
-        REPORTER: reporter_type(settings),
+        SETTING: reporter_type(settings),
         ADDRESS: shown_url(settings.get(ADDRESS, "").strip() or ERRORS_URL),
     }
 
