@@ -7,6 +7,7 @@ import sys
 from benchmarks import (
     against,
     consensus,
+    costs,
     disturbance,
     imports,
     ordering,
@@ -26,6 +27,7 @@ SUITES = {
     "sweeping": sweeping.measure,
     "ordering": ordering.measure,
     "consensus": consensus.measure,
+    "costs": costs.measure,
 }
 COMPARED = ("sqlite", "rabbitmq", "ordering")
 
