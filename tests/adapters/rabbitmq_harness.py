@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+import time
 from datetime import timedelta
 from typing import Any, cast
 
@@ -55,6 +56,7 @@ class RabbitBusHarness(EngineHarness):
 
     def __init__(self, url: str) -> None:
         self.clock = SystemClock()
+        self.wall_clock_step = timedelta()
         self.url = url
         self.buses: list[RabbitBus] = []
 
@@ -80,6 +82,12 @@ class RabbitBusHarness(EngineHarness):
             documents=nothing,
             places=nothing,
         )
+
+    async def set_clock(self, step: timedelta) -> None:
+        """Set the clock of the workers' machine."""
+        self.wall_clock_step += step
+        ahead = self.wall_clock_step.total_seconds()
+        self.clock = SystemClock(wall=lambda: time.time() + ahead)
 
     async def kill(self, engine: Engine) -> None:
         assert isinstance(engine.bus, RabbitBus)

@@ -1,4 +1,5 @@
 import sqlite3
+import time
 from collections.abc import AsyncIterator
 from contextlib import closing
 from datetime import timedelta
@@ -9,6 +10,7 @@ import pytest
 
 from headway.adapters.sqlite.engine import SqliteEngine, sqlite_engine
 from headway.adapters.sqlite.records import row_of, write
+from headway.adapters.sqlite.timeline import Moment
 from headway.adapters.system.chance import SystemChance
 from headway.adapters.system.clock import SystemClock
 from headway.ports.engine import Engine
@@ -33,7 +35,8 @@ class SqliteHarness(EngineHarness):
     moment = timedelta(seconds=0.1)
 
     def __init__(self, path: Path) -> None:
-        self.clock = SystemClock()
+        self.wall_clock_step = timedelta()
+        self.clock = self.new_clock()
         self.path = path
         self.engines: list[SqliteEngine] = []
 
@@ -41,6 +44,14 @@ class SqliteHarness(EngineHarness):
         engine = sqlite_engine(self.path, self.clock, SystemChance(), synchronous="off")
         self.engines.append(engine)
         return engine
+
+    def new_clock(self) -> SystemClock:
+        """Give the clock of a process that starts now."""
+        return SystemClock(wall=lambda: time.time() + self.wall_clock_step.total_seconds())
+
+    async def set_clock(self, step: timedelta) -> None:
+        self.wall_clock_step += step
+        self.clock = self.new_clock()
 
     async def kill(self, engine: Engine) -> None:
         assert isinstance(engine, SqliteEngine)
@@ -56,7 +67,7 @@ class SqliteHarness(EngineHarness):
 
     async def keep_record(self, record: DoneRecord) -> None:
         with closing(sqlite3.connect(self.path)) as connection, connection:
-            assert write(connection, [row_of(record, "0")])
+            assert write(connection, [row_of(record, "0", Moment(self.clock.now()))])
 
     def write_row(self, session: Any, text: str) -> None:
         session.execute("create table if not exists own (text)")

@@ -20,7 +20,8 @@ from headway.testing.conformance.balancing import balanced
 
 VERSION_1 = Path(__file__).with_name("sqlite_version_1.sql")
 NEW = (
-    "headway_held", "headway_leases", "headway_notes", "headway_sequences", "headway_totals",
+    "headway_held", "headway_leases", "headway_notes", "headway_sequences", "headway_time",
+    "headway_totals",
 )  # fmt: skip
 
 

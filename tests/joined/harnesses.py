@@ -15,6 +15,7 @@ from headway.adapters.sqlite.connection import Location
 from headway.adapters.sqlite.records import row_of, write
 from headway.adapters.sqlite.schema import open_file
 from headway.adapters.sqlite.store import SqliteStore, sqlite_store
+from headway.adapters.sqlite.timeline import Moment
 from headway.ports.bus import Bus
 from headway.ports.clock import Clock
 from headway.ports.engine import Engine
@@ -75,7 +76,7 @@ class StoreHarness(EngineHarness):
 
     async def keep_record(self, record: DoneRecord) -> None:
         with closing(open_file(Location(path=self.path))) as connection:
-            assert write(connection, [row_of(record, "0")])
+            assert write(connection, [row_of(record, "0", Moment(self.clock.now()))])
 
     def write_row(self, session: Any, text: str) -> None:
         session.execute("create table if not exists own (text)")

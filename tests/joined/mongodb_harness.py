@@ -9,6 +9,7 @@ from pymongo import AsyncMongoClient
 
 from headway.adapters.memory.state import State
 from headway.adapters.mongodb.bodies import Transaction
+from headway.adapters.mongodb.naming import LEASES
 from headway.adapters.mongodb.store import MongoStore, mongodb_store
 from headway.adapters.system.clock import SystemClock
 from headway.ports.clock import Clock
@@ -43,6 +44,11 @@ class MongoHarness(EngineHarness):
 
     async def kill(self, engine: Engine) -> None:
         self.state.crash(engine.bus)
+
+    async def set_clock(self, step: timedelta) -> None:
+        """Set the clock of the server: its times move away from those that it stored."""
+        before = {"$subtract": ["$until", step // timedelta(milliseconds=1)]}
+        await self.database[LEASES].update_many({}, [{"$set": {"until": before}}])
 
     async def keep_record(self, record: DoneRecord) -> None:
         await self.open_store().records.keep(record, "0")

@@ -33,6 +33,7 @@ class PostgresHarness(EngineHarness):
         self.url = url
         self._store_url = store_url or url
         self.stores: list[PostgresStore] = []
+        self.wall_clock_step = timedelta()
 
     def store(self) -> PostgresStore:
         store = postgres_store(self._store_url, self.clock)
@@ -48,6 +49,12 @@ class PostgresHarness(EngineHarness):
     async def pass_time(self, delay: timedelta) -> None:
         await asyncio.sleep(delay.total_seconds())
         await self.clock.wait(delay)
+
+    async def set_clock(self, step: timedelta) -> None:
+        """Set the clock of the server."""
+        self.wall_clock_step += step
+        async with connected(self.url) as connection:
+            await connection.execute(_SERVER_TIME.format(self.wall_clock_step.total_seconds()))
 
     async def keep_record(self, record: DoneRecord) -> None:
         await self.store().open()
@@ -95,6 +102,10 @@ async def connected(url: str) -> AsyncIterator[Any]:
         await connection.close()
 
 
+_SERVER_TIME = """
+create or replace function headway_now() returns timestamptz language sql volatile parallel safe
+as 'select clock_timestamp() + interval ''{} seconds'''
+"""
 _EMPTY = """
 delete from headway_documents; delete from headway_done; delete from headway_leases;
 delete from headway_totals; delete from headway_notes; drop table if exists own;
@@ -107,6 +118,7 @@ async def emptied(url: str) -> None:
     """Make a store as good as new: quicker than a new one, which has dozens of files."""
     async with connected(url) as connection:
         await connection.execute(_EMPTY)
+        await connection.execute(_SERVER_TIME.format(0))
         views = await connection.fetch(
             "select indexname from pg_indexes where schemaname = current_schema() "
             "and starts_with(indexname, 'headway_view_')"

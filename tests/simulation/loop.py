@@ -12,6 +12,8 @@ from contextvars import Context, ContextVar, copy_context
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
+from headway.ports.clock import ClockReading
+
 T = TypeVar("T")
 Owner = set["asyncio.Task[Any]"]
 
@@ -106,6 +108,10 @@ class SimulatedClock:
 
     def now(self) -> datetime:
         return START + timedelta(seconds=asyncio.get_running_loop().time())
+
+    def read(self) -> ClockReading:
+        seconds = asyncio.get_running_loop().time()
+        return ClockReading(self.now(), self.now().timestamp(), seconds, "simulated")
 
     def sleep(self, delay: timedelta) -> None:
         raise AssertionError(f"somebody blocks the event loop for {delay}")

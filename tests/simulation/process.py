@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from typing import NoReturn, TypeVar
 
 from headway.adapters.memory.bus import MemoryBus
+from headway.ports.clock import ClockReading
 from headway.testing.chance import Seeded
 from tests.simulation.faults import Fate, Faults
 from tests.simulation.history import History, ViolationError
@@ -68,6 +69,10 @@ class Process:
     def now(self) -> datetime:
         self.alive()
         return self.disks.clock.now()
+
+    def read(self) -> ClockReading:
+        self.alive()
+        return self.disks.clock.read()
 
     def sleep(self, delay: timedelta) -> None:
         self.disks.clock.sleep(delay)

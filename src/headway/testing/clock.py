@@ -7,7 +7,10 @@ import threading
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from headway.ports.clock import ClockReading
+
 _QUIET_ROUNDS = 100
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class VirtualClock:
@@ -47,6 +50,10 @@ class VirtualClock:
 
     def now(self) -> datetime:
         return self._now
+
+    def read(self) -> ClockReading:
+        seconds = (self._now - _EPOCH).total_seconds()
+        return ClockReading(self._now, seconds, seconds, "virtual")
 
     def advance(self, delay: timedelta) -> None:
         """Let time pass, as work that takes long would; nobody waited, so nothing is recorded."""

@@ -20,6 +20,8 @@ async def place(event: Event, work: Work) -> None:
         case "slow":
             (SITE / "slow-began").touch()
             await asyncio.sleep(event.data["seconds"])
+        case "times out":
+            raise TimeoutError("no answer")
         case "waits":
             await work.documents("customers").require(event.data["customer"])
     work.documents("orders").add({"order": event.data.get("order")})

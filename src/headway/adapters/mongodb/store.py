@@ -43,7 +43,7 @@ class MongoStore:
         self.sweeping: Sweeping | None = Sweeping(
             candidates=MongoCandidates(link, transactions),
             desk=MongoDesk(link, transactions),
-            leases=MongoLeases(link),
+            leases=MongoLeases(link, clock),
             totals=MongoTotals(link),
         )
 

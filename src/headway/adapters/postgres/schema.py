@@ -149,7 +149,21 @@ _GUARD = (
     """,
 )
 
-_STEPS = (_TABLES, _GUARD)
+# The server's time for all that we compare with it; the tests set it by replacing this function.
+_NOW = """
+create function headway_now() returns timestamptz language sql volatile parallel safe
+as 'select pg_catalog.clock_timestamp()'
+"""
+_WATCHED_LEASES = (
+    _NOW,
+    "delete from headway_leases",
+    """
+    alter table headway_leases
+        add column lasts interval not null, add column renewals bigint not null default 0
+    """,
+)
+
+_STEPS = (_TABLES, _GUARD, _WATCHED_LEASES)
 """What each version of the tables adds to the one before."""
 VERSION = len(_STEPS)
 

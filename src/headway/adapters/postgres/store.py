@@ -37,7 +37,7 @@ class PostgresStore:
         self.sweeping = Sweeping(
             candidates=PostgresCandidates(self._link, clock),
             desk=PostgresDesk(self._link, clock),
-            leases=PostgresLeases(self._link),
+            leases=PostgresLeases(self._link, clock),
             totals=PostgresTotals(self._link),
         )
 

@@ -1,6 +1,7 @@
 """The bus in one SQLite file."""
 
 import asyncio
+import sqlite3
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
@@ -8,10 +9,9 @@ from headway.adapters.sqlite import publishing, taking
 from headway.adapters.sqlite.bell import Bell
 from headway.adapters.sqlite.liveness import Liveness, Worker
 from headway.adapters.sqlite.reader import Readers
-from headway.adapters.sqlite.rows import instant
+from headway.adapters.sqlite.timeline import Timeline
 from headway.adapters.sqlite.writer import Writer
 from headway.ports.bus import Delivery, Done, HandedBack, Message, Queue, Then
-from headway.ports.clock import Clock
 
 _PROOF = "select 1 from headway_queues"
 
@@ -30,14 +30,14 @@ class SqliteBus:
         bell: Bell,
         worker: Worker,
         liveness: Liveness,
-        clock: Clock,
+        time: Timeline,
     ) -> None:
         self.liveness = liveness
         self._writer = writer
         self._readers = readers
         self._bell = bell
         self._worker = worker
-        self._clock = clock
+        self._time = time
         self._queues: dict[str, Queue] = {}
         self._closed = False
         self._errands: set[asyncio.Task[Sequence[bool]]] = set()
@@ -51,8 +51,9 @@ class SqliteBus:
         await self._look()
 
     async def publish(self, messages: Sequence[Message]) -> Sequence[int]:
-        now = self._clock.now()
-        counts = await self._writer.run(lambda c: publishing.publish(c, messages, now))
+        counts = await self._writer.run(
+            lambda c: publishing.publish(c, messages, self._time.moment())
+        )
         self._bell.ring()
         return counts
 
@@ -61,17 +62,19 @@ class SqliteBus:
     ) -> Sequence[Delivery]:
         if not queues or limit <= 0:
             return []
-        deadline = self._clock.now() + patience
+        deadline: float | None = None
         while not self._is_closed():
             rings = self._bell.rings
             taken = await self._take(queues, limit)
-            now = self._clock.now()
+            now = self._time.moment().at  # the file is open by now
+            if deadline is None:
+                deadline = now + patience.total_seconds()
             if taken or now >= deadline:
                 return taken
             due = await self._readers.run(lambda c: taking.next_due(c, queues))
-            until = deadline if due is None else min(deadline, instant(due))
-            while not self._is_closed() and (now := self._clock.now()) < until:
-                if await self._bell.heard(rings, until - now):
+            until = deadline if due is None else min(deadline, due)
+            while not self._is_closed() and (now := self._time.moment().at) < until:
+                if await self._bell.heard(rings, timedelta(seconds=until - now)):
                     break
         return []
 
@@ -79,23 +82,24 @@ class SqliteBus:
         return await self._writer.run(lambda connection: taking.begin(connection, delivery))
 
     async def settle(self, settlements: Sequence[tuple[Delivery, Then]]) -> Sequence[bool]:
-        settled = await self._writer.run(
-            lambda c: [taking.settle(c, delivery, then) for delivery, then in settlements]
-        )
+        def work(connection: sqlite3.Connection) -> list[bool]:
+            moment = self._time.moment()
+            return [taking.settle(connection, *each, moment) for each in settlements]
+
+        settled = await self._writer.run(work)
         if any(not isinstance(then, Done) for _, then in settlements):
             self._bell.ring()
         return settled
 
     async def resume(self, queue: str) -> int:
-        now = self._clock.now()
-        resumed = await self._writer.run(lambda c: taking.resume(c, queue, now))
+        resumed = await self._writer.run(lambda c: taking.resume(c, queue, self._time.moment()))
         self._bell.ring()
         return resumed
 
     async def proven(self) -> datetime | None:
         """Whoever can read the file gets what is in it."""
         await self._readers.run(lambda connection: connection.execute(_PROOF).fetchone())
-        return self._clock.now()
+        return self._time.moment().now
 
     async def hand_back_all(self, keep: Sequence[Delivery]) -> None:
         if self._closed:
@@ -135,9 +139,8 @@ class SqliteBus:
         return dead
 
     async def _take(self, queues: Sequence[str], limit: int) -> list[Delivery]:
-        now = self._clock.now()
         taken = await self._writer.run(
-            lambda c: taking.take(c, self._worker, queues, limit, now),
+            lambda c: taking.take(c, self._worker, queues, limit, self._time.moment()),
             unwanted=self._give_back,
         )
         self.liveness.start()

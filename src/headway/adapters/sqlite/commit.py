@@ -8,8 +8,7 @@ Queues and letters may be in the same file, or elsewhere (store.py): that is the
 """
 
 import sqlite3
-from collections.abc import Sequence
-from datetime import datetime
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -19,10 +18,10 @@ from headway.adapters.sqlite.bell import Bell
 from headway.adapters.sqlite.documents import fetch_for, store
 from headway.adapters.sqlite.guard import Guard, UndoneError
 from headway.adapters.sqlite.savepoints import hold, release, undo
+from headway.adapters.sqlite.timeline import Moment, Timeline
 from headway.adapters.sqlite.writer import Writer
 from headway.core.errors import KeyTakenError, TransactionEndedError
 from headway.ports.bus import Done, Then
-from headway.ports.clock import Clock
 from headway.ports.commit import COMMITTED, DUPLICATE, LOST, Finish, Outcome, Unit
 from headway.ports.records import DoneRecord
 
@@ -43,7 +42,7 @@ class _RefusedError(Exception):
 
 
 class Surroundings(Protocol):
-    """What a unit has to do with beside its effects and its record."""
+    """What the units of a group have to do with beside their effects and records."""
 
     def is_ours(self, connection: sqlite3.Connection, unit: Unit) -> bool:
         """Say whether the delivery still belongs to its taker."""
@@ -55,7 +54,7 @@ class Surroundings(Protocol):
         """Settle all; False: some were not ours."""
         ...
 
-    def send(self, connection: sqlite3.Connection, units: Sequence[Unit], now: datetime) -> None:
+    def send(self, connection: sqlite3.Connection, units: Sequence[Unit]) -> None:
         """Send outgoing events and letters."""
         ...
 
@@ -67,11 +66,14 @@ class Surroundings(Protocol):
 class SameFile:
     """Queues and letters are in the file too, so nothing is left to be done after the commit."""
 
+    def __init__(self, moment: Moment) -> None:
+        self._moment = moment
+
     def is_ours(self, connection: sqlite3.Connection, unit: Unit) -> bool:
         return taking.is_ours(connection, unit.delivery)
 
     def settle(self, connection: sqlite3.Connection, unit: Unit, then: Then) -> None:
-        taking.settle(connection, unit.delivery, then)
+        taking.settle(connection, unit.delivery, then, self._moment)
         if unit.resumes and unit.record is not None:
             records.take_down_as_sent(connection, [unit.record.key])
 
@@ -80,21 +82,22 @@ class SameFile:
         expected = taking.delete_all(connection, done)
         for unit in units:
             if not isinstance(unit.then, Done):
-                expected = expected and taking.settle(connection, unit.delivery, unit.then)
+                expected = expected and taking.settle(
+                    connection, unit.delivery, unit.then, self._moment
+                )
         return expected
 
-    def send(self, connection: sqlite3.Connection, units: Sequence[Unit], now: datetime) -> None:
+    def send(self, connection: sqlite3.Connection, units: Sequence[Unit]) -> None:
         outgoing = [message for unit in units for message in unit.outgoing]
         if outgoing:
-            publishing.publish(connection, outgoing, now)
+            publishing.publish(connection, outgoing, self._moment)
         for unit in units:
             if unit.letter is not None:
                 letters.write(connection, unit.failed_queue, [unit.letter])
 
     def write(self, connection: sqlite3.Connection, units: Sequence[Unit]) -> bool:
-        return records.write(
-            connection, [_row(unit, unit.record) for unit in units if unit.record is not None]
-        )
+        rows = [_row(unit, unit.record, self._moment) for unit in units if unit.record is not None]
+        return records.write(connection, rows)
 
 
 class SqliteFinisher:
@@ -102,17 +105,16 @@ class SqliteFinisher:
 
     at_once = 1
 
-    def __init__(self, writer: Writer, bell: Bell, clock: Clock) -> None:
+    def __init__(self, writer: Writer, bell: Bell, time: Timeline) -> None:
         self._writer = writer
         self._bell = bell
-        self._clock = clock
-        self._surroundings = SameFile()
+        self._time = time
 
     async def finish(self, units: Sequence[Unit]) -> Sequence[Finish]:
         if not units:
             return []
-        now, guard = self._clock.now(), self._writer.guard
-        finishes = await self._writer.run(Group(units, now, guard, self._surroundings))
+        group = Group(units, self._time, self._writer.guard, SameFile)
+        finishes = await self._writer.run(group)
         if any(unit.outgoing or not isinstance(unit.then, Done) for unit in units):
             self._bell.ring()
         return finishes
@@ -121,17 +123,26 @@ class SqliteFinisher:
 class Group:
     """Units that are finished together."""
 
+    _moment: Moment
+    _surroundings: Surroundings
+
     def __init__(
-        self, units: Sequence[Unit], now: datetime, guard: Guard, surroundings: Surroundings
+        self,
+        units: Sequence[Unit],
+        time: Timeline,
+        guard: Guard,
+        surroundings: Callable[[Moment], Surroundings],
     ) -> None:
         self._units = units
-        self._now = now
+        self._time = time
         self._guard = guard
-        self._surroundings = surroundings
+        self._surrounded = surroundings
         self._refused: dict[int, Finish] = {}
         """Units whose bodies undid the whole transaction: they do not get a second chance."""
 
     def __call__(self, connection: sqlite3.Connection) -> list[Finish]:
+        self._moment = self._time.moment()  # not before it is our turn: that may take a while
+        self._surroundings = self._surrounded(self._moment)
         if any(unit.bodies or unit.resumes for unit in self._units):
             return self._one_by_one(connection)
         hold(connection, "group")
@@ -152,7 +163,7 @@ class Group:
         if not (expected and self._surroundings.write(connection, self._units)):
             raise _UnexpectedError
         skipped = _write_all(connection, self._units)
-        self._surroundings.send(connection, self._units, self._now)
+        self._surroundings.send(connection, self._units)
         return [
             Finish(Outcome.COMMITTED, skipped=count) if count else COMMITTED for count in skipped
         ]
@@ -176,7 +187,7 @@ class Group:
         generation = unit.delivery.travel.generation
         new = None if unit.resumes else unit.record
         try:
-            if new is not None and records.is_duplicate(connection, new, generation):
+            if new is not None and records.is_duplicate(connection, new, generation, self._moment):
                 self._surroundings.settle(connection, unit, Done())
                 return DUPLICATE
         except KeyTakenError as taken:
@@ -200,7 +211,7 @@ class Group:
             changes = fetch_for(connection, unit.writes)
             skipped = changes.apply(unit.writes)
             store(connection, changes)
-            self._surroundings.send(connection, [unit], self._now)
+            self._surroundings.send(connection, [unit])
         except Exception as error:  # whatever a value raises: it is the fault of this unit alone
             if _is_of_the_file(error):
                 raise
@@ -220,12 +231,12 @@ def _is_of_the_file(error: Exception) -> bool:
     return isinstance(error, sqlite3.Error) and not isinstance(error, _OF_VALUES)
 
 
-def _row(unit: Unit, record: DoneRecord) -> tuple[Any, ...]:
+def _row(unit: Unit, record: DoneRecord, moment: Moment) -> tuple[Any, ...]:
     if record.outgoing or record.letter is not None:
         # All of it is in this commit, so nothing is left to be sent.
         record = msgspec.structs.replace(record, outgoing=(), letter=None)
     generation = unit.delivery.travel.generation
-    return records.row_of(record, generation, unit.letter, unit.failed_queue)
+    return records.row_of(record, generation, moment, unit.letter, unit.failed_queue)
 
 
 def _write_all(connection: sqlite3.Connection, units: Sequence[Unit]) -> list[int]:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 
+from headway.adapters.sqlite.timeline import Timeline
 from headway.core.errors import ConfigurationError
 
 SYNCHRONOUS = ("full", "normal", "off", "extra")
@@ -58,6 +59,8 @@ class Location:
     """full: what was committed outlives a power cut. normal: it outlives a crash of the process."""
     busy: timedelta = timedelta(seconds=30)
     """How long a connection waits for a lock that another process holds."""
+    time: Timeline | None = None
+    """The file's own time, where times are kept in it."""
     known: _Known = field(default_factory=_Known, compare=False, repr=False)
 
     def __post_init__(self) -> None:

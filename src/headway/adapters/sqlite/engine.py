@@ -15,6 +15,7 @@ from headway.adapters.sqlite.places import SqlitePlaces
 from headway.adapters.sqlite.reader import Readers
 from headway.adapters.sqlite.records import SqliteRecords
 from headway.adapters.sqlite.sweeping import sqlite_sweeping
+from headway.adapters.sqlite.timeline import Timeline
 from headway.adapters.sqlite.writer import Writer
 from headway.core.errors import ConfigurationError
 from headway.ports.chance import Chance
@@ -45,7 +46,8 @@ def sqlite_engine(
     """
     if lease <= timedelta():
         raise ConfigurationError(f"lease={lease} is not accepted: use more than no time")
-    location = Location(path=Path(path), synchronous=synchronous, busy=busy)
+    time = Timeline(clock)
+    location = Location(path=Path(path), synchronous=synchronous, busy=busy, time=time)
     writer, readers = Writer(location), Readers(location)
     bell, worker = Bell(location, clock), Worker(clock, chance)
     bus = SqliteBus(
@@ -54,15 +56,15 @@ def sqlite_engine(
         bell=bell,
         worker=worker,
         liveness=Liveness(location, worker, clock, lease=lease),
-        clock=clock,
+        time=time,
     )
     return SqliteEngine(
         bus=bus,
-        finisher=SqliteFinisher(writer, bell, clock),
-        letters=SqliteLetters(writer, readers, bell, clock),
-        records=SqliteRecords(writer, readers),
+        finisher=SqliteFinisher(writer, bell, time),
+        letters=SqliteLetters(writer, readers, bell, time),
+        records=SqliteRecords(writer, readers, time),
         documents=SqliteDocuments(writer, readers),
-        places=SqlitePlaces(readers, clock),
+        places=SqlitePlaces(readers, time),
         one_commit=True,
-        sweeping=sqlite_sweeping(writer, readers, clock),
+        sweeping=sqlite_sweeping(writer, readers, clock, time),
     )

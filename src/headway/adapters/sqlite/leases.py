@@ -5,9 +5,8 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 from headway.adapters.sqlite.reader import Readers
-from headway.adapters.sqlite.rows import seconds
+from headway.adapters.sqlite.timeline import Timeline
 from headway.adapters.sqlite.writer import Writer
-from headway.ports.clock import Clock
 
 _OVER = "delete from headway_leases where until <= ?"
 _HOLD = """
@@ -22,18 +21,18 @@ where until > :now and substr(name, 1, length(:prefix)) = :prefix order by name
 
 
 class SqliteLeases:
-    """Who holds what. All who use one file are on one machine, and so have one clock."""
+    """Who holds what, by the time of the file: setting the wall clock ends and prolongs nothing."""
 
-    def __init__(self, writer: Writer, readers: Readers, clock: Clock) -> None:
+    def __init__(self, writer: Writer, readers: Readers, time: Timeline) -> None:
         self._writer = writer
         self._readers = readers
-        self._clock = clock
+        self._time = time
 
     async def hold(self, name: str, token: str, lease: timedelta) -> bool:
         def work(connection: sqlite3.Connection) -> bool:
-            now = self._clock.now()  # not before it is our turn: that may take a while
-            connection.execute(_OVER, (seconds(now),))
-            values = (name, token, seconds(now + lease))
+            now = self._time.moment().at  # not before it is our turn: that may take a while
+            connection.execute(_OVER, (now,))
+            values = (name, token, now + lease.total_seconds())
             return connection.execute(_HOLD, values).rowcount == 1
 
         return await self._writer.run(work)
@@ -42,6 +41,8 @@ class SqliteLeases:
         await self._writer.run(lambda c: c.execute(_LET_GO, (name, token)).rowcount)
 
     async def held(self, prefix: str) -> Sequence[str]:
-        values = {"now": seconds(self._clock.now()), "prefix": prefix}
-        rows = await self._readers.run(lambda c: c.execute(_HELD, values).fetchall())
-        return [name for (name,) in rows]
+        def read(connection: sqlite3.Connection) -> list[str]:
+            values = {"now": self._time.moment().at, "prefix": prefix}
+            return [name for (name,) in connection.execute(_HELD, values)]
+
+        return await self._readers.run(read)

@@ -11,12 +11,12 @@ from headway.adapters.sqlite.bell import Bell
 from headway.adapters.sqlite.reader import Readers
 from headway.adapters.sqlite.rows import instant, seconds
 from headway.adapters.sqlite.statements import as_json, insert
+from headway.adapters.sqlite.timeline import Timeline
 from headway.adapters.sqlite.writer import Writer
 from headway.core.errors import ConfigurationError, LetterGoneError
 from headway.core.event import FIRST_GENERATION
 from headway.core.letter import Letter, letter_id
 from headway.ports.bus import Message
-from headway.ports.clock import Clock
 from headway.ports.letters import FailedQueue
 from headway.ports.records import Ended
 
@@ -54,11 +54,11 @@ _BEFORE_ALL = -1
 class SqliteLetters:
     """Reads on connections for reading; a decision and all that it does is one commit."""
 
-    def __init__(self, writer: Writer, readers: Readers, bell: Bell, clock: Clock) -> None:
+    def __init__(self, writer: Writer, readers: Readers, bell: Bell, time: Timeline) -> None:
         self._writer = writer
         self._readers = readers
         self._bell = bell
-        self._clock = clock
+        self._time = time
 
     async def queues(self) -> Sequence[FailedQueue]:
         rows = await self._readers.run(lambda c: c.execute(_QUEUES).fetchall())
@@ -88,8 +88,6 @@ class SqliteLetters:
         return [_LETTER.decode(body) for (body,) in await self._readers.run(page)]
 
     async def requeue(self, queue: str, letter_id: str, message: Message) -> bool:
-        now = self._clock.now()
-
         def work(connection: sqlite3.Connection) -> bool:
             found = connection.execute(_THERE, (queue, letter_id)).fetchone()
             if found is None:
@@ -98,7 +96,7 @@ class SqliteLetters:
                 _refuse_what_is_there(connection, message)
             _remove(connection, queue, letter_id)
             records.requeued(connection, queue, letter_id, message.queue)
-            publishing.publish(connection, [message], now)
+            publishing.publish(connection, [message], self._time.moment())
             return True
 
         requeued = await self._writer.run(work)

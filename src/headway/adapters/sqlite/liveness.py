@@ -15,7 +15,7 @@ import threading
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 from headway.adapters.sqlite.connection import Connection, Location
 from headway.adapters.sqlite.process import Process, this_process
@@ -109,7 +109,7 @@ class Liveness:
         self._turnstile = Turnstile(location)
         self._connection: Connection | None = None
         self._watches: dict[str, _Watch] = {}
-        self._looked: datetime | None = None
+        self._looked: float | None = None
         self._lock = threading.Lock()
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
@@ -160,8 +160,8 @@ class Liveness:
 
     def _dead(self, connection: sqlite3.Connection, pid: int | None) -> list[str]:
         me = this_process()
-        now = self._clock.now()
-        passed = timedelta() if self._looked is None else now - self._looked
+        now = self._clock.read().steady
+        passed = timedelta(seconds=0.0 if self._looked is None else now - self._looked)
         self._looked = now
         passed = min(passed, 2 * self._every)
         watches, dead = {}, []

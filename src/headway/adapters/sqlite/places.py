@@ -12,9 +12,8 @@ from collections.abc import Mapping, Sequence
 from typing import cast
 
 from headway.adapters.sqlite.reader import Readers
-from headway.adapters.sqlite.rows import instant, seconds
 from headway.adapters.sqlite.statements import as_json
-from headway.ports.clock import Clock
+from headway.adapters.sqlite.timeline import Moment, Timeline
 from headway.ports.places import Astray, Balance, Depths, Fault, QueueCount
 
 _PLACE = """
@@ -113,21 +112,22 @@ AT_ONCE = 50_000
 class SqlitePlaces:
     """Counts on a connection for reading."""
 
-    def __init__(self, readers: Readers, clock: Clock) -> None:
+    def __init__(self, readers: Readers, time: Timeline) -> None:
         self._readers = readers
-        self._clock = clock
+        self._time = time
 
     async def depths(self) -> Depths:
-        now = seconds(self._clock.now())
-        return await self._readers.run(lambda connection: _depths(connection, now))
+        return await self._readers.run(lambda c: _depths(c, self._time.moment()))
 
     async def balance(self) -> Balance:
-        now = seconds(self._clock.now())
-        return await self._readers.run(lambda connection: _balance(connection, now))
+        return await self._readers.run(lambda c: _balance(c, self._time.moment()))
 
     async def astray(self, limit: int) -> tuple[int, Sequence[Astray]]:
-        values = {"now": seconds(self._clock.now()), "limit": max(limit, 1)}
-        rows = await self._readers.run(lambda c: c.execute(_ASTRAY, values).fetchall())
+        def read(connection: sqlite3.Connection) -> list[tuple[str, str, int, str, int]]:
+            values = {"now": self._time.moment().at, "limit": max(limit, 1)}
+            return connection.execute(_ASTRAY, values).fetchall()
+
+        rows = await self._readers.run(read)
         found = [
             Astray(operation=operation, queue=queue, fault=_fault(accepted, there), places=there)
             for queue, operation, accepted, places, _ in rows
@@ -136,8 +136,7 @@ class SqlitePlaces:
         return (rows[0][4] if rows else 0), found[:limit]
 
     async def where(self, operations: Sequence[str]) -> Mapping[str, Sequence[str]]:
-        now = seconds(self._clock.now())
-        return await self._readers.run(lambda connection: _where(connection, operations, now))
+        return await self._readers.run(lambda c: _where(c, operations, self._time.moment().at))
 
 
 def _where(
@@ -154,15 +153,15 @@ def _where(
     return places
 
 
-def _depths(connection: sqlite3.Connection, now: float) -> Depths:
+def _depths(connection: sqlite3.Connection, moment: Moment) -> Depths:
     leased = dict(connection.execute(_LEASED).fetchall())
     queues = []
     for name, items, later, parked, parked_later, suspects in connection.execute(
-        _DEPTHS, {"now": now}
+        _DEPTHS, {"now": moment.at}
     ).fetchall():
         in_hand, delayed = leased.get(name, 0), later - parked_later
         ready = items - in_hand - delayed - parked
-        oldest = connection.execute(_OLDEST, (name, now)).fetchone() if ready else None
+        oldest = connection.execute(_OLDEST, (name, moment.at)).fetchone() if ready else None
         if oldest is None:  # a row that a worker had was deleted by hand
             ready = 0
         queues.append(
@@ -173,7 +172,7 @@ def _depths(connection: sqlite3.Connection, now: float) -> Depths:
                 delayed=delayed,
                 parked=parked,
                 suspects=suspects,
-                oldest=None if oldest is None else instant(oldest[0]),
+                oldest=None if oldest is None else moment.shown(oldest[0]),
             )
         )
     return Depths(
@@ -183,7 +182,7 @@ def _depths(connection: sqlite3.Connection, now: float) -> Depths:
     )
 
 
-def _balance(connection: sqlite3.Connection, now: float) -> Balance:
+def _balance(connection: sqlite3.Connection, moment: Moment) -> Balance:
     done, purged = connection.execute(DONE).fetchone()
     forgotten = connection.execute("select done, purged from headway_forgotten").fetchone()
     accepted = _number(connection, "select count(*) from headway_accepted")
@@ -195,10 +194,10 @@ def _balance(connection: sqlite3.Connection, now: float) -> Balance:
             delayed=delayed,
             parked=parked,
             suspects=suspects,
-            oldest=None if oldest is None else instant(oldest),
+            oldest=None if oldest is None else moment.shown(oldest),
         )
         for queue, ready, leased, delayed, parked, suspects, oldest in connection.execute(
-            _ROWS, {"now": now}
+            _ROWS, {"now": moment.at}
         )
     }
     return Balance(

@@ -3,13 +3,13 @@
 import sqlite3
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from datetime import datetime
 
 import msgspec
 
-from headway.adapters.sqlite.rows import ITEM_COLUMNS, item_row, seconds
+from headway.adapters.sqlite.rows import ITEM_COLUMNS, item_row
 from headway.adapters.sqlite.savepoints import hold, release, undo
 from headway.adapters.sqlite.statements import as_json, insert
+from headway.adapters.sqlite.timeline import Moment
 from headway.core.errors import ConfigurationError
 from headway.core.event import is_first_run
 from headway.ports.bus import Message, Queue
@@ -48,7 +48,7 @@ def declare(connection: sqlite3.Connection, queues: Sequence[Queue]) -> None:
 
 
 def publish(
-    connection: sqlite3.Connection, messages: Sequence[Message], now: datetime
+    connection: sqlite3.Connection, messages: Sequence[Message], moment: Moment
 ) -> list[int]:
     """Put messages into their queues; for each, say how many queues take it.
 
@@ -56,7 +56,7 @@ def publish(
     sent it again on purpose.
     """
     routes = _routes(connection, messages)
-    at = seconds(now)
+    at, ahead = moment.at, moment.ahead
     targets = [
         (message, queue) for message, its in zip(messages, routes, strict=True) for queue in its
     ]
@@ -68,7 +68,7 @@ def publish(
             if (queue, travel.operation) in known:
                 continue
             known.add((queue, travel.operation))
-        rows.append(item_row(queue, message.body, travel, at))
+        rows.append(item_row(queue, message.body, travel, at, ahead))
     insert(connection, _ITEMS, rows)
     keep_count(connection, (row[0] for row in rows), 1)
     return [len(its) for its in routes]

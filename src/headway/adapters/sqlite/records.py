@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 
 from headway.adapters.sqlite.reader import Readers
-from headway.adapters.sqlite.rows import instant, seconds
 from headway.adapters.sqlite.statements import as_json, insert
+from headway.adapters.sqlite.timeline import Moment, Timeline
 from headway.adapters.sqlite.writer import Writer
 from headway.core.letter import Letter, letter_id, requeued_letter
 from headway.ports.bus import Message
@@ -88,32 +88,45 @@ _HELD = msgspec.json.Decoder(_Held)
 class SqliteRecords:
     """Reads what commits have written, and forgets what is old."""
 
-    def __init__(self, writer: Writer, readers: Readers, *, counts_accepted: bool = True) -> None:
+    def __init__(
+        self, writer: Writer, readers: Readers, time: Timeline, *, counts_accepted: bool = True
+    ) -> None:
         self._writer = writer
         self._readers = readers
+        self._time = time
         self._was_last_trace = _was_last_trace if counts_accepted else _was_last_record
 
     async def find(self, keys: Sequence[str]) -> Mapping[str, DoneRecord]:
         wanted = as_json(keys)
         rows = await self._readers.run(lambda c: c.execute(_FIND, (wanted,)).fetchall())
-        return {row[0]: _record(row) for row in rows}
+        moment = self._time.moment()
+        return {row[0]: _record(row, moment) for row in rows}
 
     async def undispatched(self, before: datetime, limit: int) -> Sequence[DoneRecord]:
-        values = (seconds(before), limit)
-        rows = await self._readers.run(lambda c: c.execute(_UNSENT, values).fetchall())
-        return [_record(row) for row in rows]
+        def read(connection: sqlite3.Connection) -> list[DoneRecord]:
+            moment = self._time.moment()
+            rows = connection.execute(_UNSENT, (moment.stored(before), limit)).fetchall()
+            return [_record(row, moment) for row in rows]
+
+        return await self._readers.run(read)
 
     async def dispatched(self, keys: Sequence[str]) -> None:
         await self._writer.run(lambda connection: take_down_as_sent(connection, keys))
 
     async def forget(self, before: datetime, limit: int) -> int:
-        return await self._writer.run(
-            lambda c: _forget(c, seconds(before), limit, self._was_last_trace)
-        )
+        def work(connection: sqlite3.Connection) -> int:
+            at = self._time.moment().stored(before)
+            return _forget(connection, at, limit, self._was_last_trace)
+
+        return await self._writer.run(work)
 
 
 def row_of(
-    record: DoneRecord, generation: str, letter: Letter | None = None, failed_queue: str = ""
+    record: DoneRecord,
+    generation: str,
+    moment: Moment,
+    letter: Letter | None = None,
+    failed_queue: str = "",
 ) -> tuple[Any, ...]:
     """Write a record as a row; one that failed remembers which letter is about it."""
     named = None
@@ -129,7 +142,7 @@ def row_of(
         record.queue,
         generation,
         str(record.ended),
-        seconds(record.at),
+        moment.stored(record.at),
         named,
         failed_queue or record.failed_queue,
         held,
@@ -168,18 +181,20 @@ def write(connection: sqlite3.Connection, rows: Sequence[tuple[Any, ...]]) -> bo
     return insert(connection, _INTO, rows) == len(rows)
 
 
-def is_duplicate(connection: sqlite3.Connection, record: DoneRecord, generation: str) -> bool:
+def is_duplicate(
+    connection: sqlite3.Connection, record: DoneRecord, generation: str, moment: Moment
+) -> bool:
     """Say whether the work was done before; another operation that did the same has its own end."""
     found = connection.execute(f"{_READ} where key = ?", (record.key,)).fetchone()
     if found is None:
         return False
-    end = own_end(_record(found), record)
+    end = own_end(_record(found, moment), record)
     if end is not None:
-        write(connection, [row_of(end, generation)])
+        write(connection, [row_of(end, generation, moment)])
     return True
 
 
-def _record(row: tuple[Any, ...]) -> DoneRecord:
+def _record(row: tuple[Any, ...], moment: Moment) -> DoneRecord:
     key, operation, queue, ended, at, failed_queue, held = row
     rest = _Held((), None) if held is None else _HELD.decode(held)
     return DoneRecord(
@@ -187,7 +202,7 @@ def _record(row: tuple[Any, ...]) -> DoneRecord:
         operation=operation,
         queue=queue,
         ended=Ended(ended),
-        at=instant(at),
+        at=moment.shown(at),
         outgoing=rest.outgoing,
         letter=rest.letter,
         failed_queue=failed_queue,

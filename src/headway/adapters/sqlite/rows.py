@@ -64,7 +64,11 @@ class Taken(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """None: it is too large to be read with the others."""
     size: int
 
-    def delivery(self, body: bytes, token: str, taking: int, now: datetime) -> Delivery:
+    def delivery(
+        self, body: bytes, token: str, taking: int, now: datetime, ahead: float
+    ) -> Delivery:
+        """Give the item as it is taken; `ahead`: of the file's time, compared to `now`."""
+        behind = timedelta(seconds=-ahead)
         return Delivery(
             queue=self.queue,
             body=body,
@@ -73,9 +77,9 @@ class Taken(msgspec.Struct, array_like=True, frozen=True, gc=False):
                 generation=self.generation,
                 failures=self.failures,
                 not_yet=self.not_yet,
-                first_seen=now if self.first_seen is None else _at(self.first_seen),
+                first_seen=now if self.first_seen is None else _at(self.first_seen) + behind,
                 parked=timedelta(microseconds=self.parked) if self.parked else _NO_TIME,
-                parked_since=None if self.parked_since is None else _at(self.parked_since),
+                parked_since=None if self.parked_since is None else _at(self.parked_since) + behind,
                 requeues=self.requeues,
                 history=() if self.history is None else _HISTORY.decode(self.history),
             ),
@@ -114,23 +118,23 @@ def _at(microseconds: int) -> datetime:
     return _EPOCH + timedelta(microseconds=microseconds)
 
 
-def travel_row(travel: Travel) -> tuple[Any, ...]:
-    """Give the values of TRAVEL_COLUMNS."""
+def travel_row(travel: Travel, ahead: float) -> tuple[Any, ...]:
+    """Give the values of TRAVEL_COLUMNS; `ahead`: of the file's time, compared to our own."""
     return (
         travel.generation,
         travel.failures,
         travel.not_yet,
-        None if travel.first_seen is None else seconds(travel.first_seen),
+        None if travel.first_seen is None else seconds(travel.first_seen) + ahead,
         travel.parked.total_seconds(),
-        None if travel.parked_since is None else seconds(travel.parked_since),
+        None if travel.parked_since is None else seconds(travel.parked_since) + ahead,
         travel.requeues,
         json_text.encode(travel.history).decode() if travel.history else None,
     )
 
 
-def item_row(queue: str, body: bytes, travel: Travel, due: float) -> tuple[Any, ...]:
+def item_row(queue: str, body: bytes, travel: Travel, due: float, ahead: float) -> tuple[Any, ...]:
     """Give the values of ITEM_COLUMNS."""
-    return (queue, due, travel.operation, *travel_row(travel), stored(body))
+    return (queue, due, travel.operation, *travel_row(travel, ahead), stored(body))
 
 
 def stored(body: bytes) -> str | bytes:

@@ -1,8 +1,9 @@
 """The tables, their version, and whose file this is.
 
-Times are seconds since 1970 in UTC. Bodies are text where they are UTF-8, so that a person can read
-them with any SQLite tool. An item belongs to the worker whose token it bears, and to nobody while
-it bears none.
+Times are seconds since 1970 in UTC: due times, leases and ends by the file's own time
+(timeline.py), what people are shown by the wall clock. Bodies are text where they are UTF-8, so
+that a person can read them with any SQLite tool. An item belongs to the worker whose token it
+bears; an item without a token is free.
 """
 
 import sqlite3
@@ -13,7 +14,7 @@ from headway.adapters.sqlite.connection import Connection, Location, connect
 
 APPLICATION = 0x48647779
 """What marks a file as ours: "Hdwy"."""
-VERSION = 4
+VERSION = 5
 
 _TABLES = (
     """
@@ -210,7 +211,21 @@ _SINCE_4 = (
     """,
 )
 
-STEPS = (_TABLES, _SINCE_2, _SINCE_3, _SINCE_4)
+_SINCE_5 = (
+    # The file's time is `ahead` of the steady clock of this boot. It was `marked` when the wall
+    # clock said `wall`.
+    """
+    create table headway_time (
+        only integer primary key check (only = 1),
+        boot text not null,
+        ahead real not null,
+        wall real not null,
+        marked real not null
+    )
+    """,
+)
+
+STEPS = (_TABLES, _SINCE_2, _SINCE_3, _SINCE_4, _SINCE_5)
 """What makes each version of the tables from the one before."""
 
 
@@ -219,6 +234,8 @@ def open_file(location: Location, *, synchronous: str | None = None) -> Connecti
     connection = connect(location, synchronous=synchronous)
     try:
         prepare(connection, location)
+        if location.time is not None:
+            location.time.join(connection)
     except BaseException:
         connection.close()
         raise

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from headway.adapters.sqlite.connection import Location
 from headway.adapters.sqlite.reader import Readers
+from headway.adapters.sqlite.rows import instant
 from headway.adapters.sqlite.sequence_rows import (
     Needed,
     as_bytes,
@@ -22,6 +23,7 @@ from headway.adapters.sqlite.sequence_rows import (
     save,
     take_due,
 )
+from headway.adapters.sqlite.timeline import Timeline
 from headway.adapters.sqlite.writer import Writer
 from headway.core.sequence import Sequencer
 from headway.core.sequence_answers import (
@@ -70,7 +72,7 @@ class SqliteSequences:
         self,
         writer: Writer,
         readers: Readers,
-        clock: Clock,
+        time: Timeline,
         settings: SequenceSettings,
         family: str,
     ) -> None:
@@ -78,7 +80,7 @@ class SqliteSequences:
         self._machine = Sequencer(settings)
         self._writer = writer
         self._readers = readers
-        self._clock = clock
+        self._time = time
         self._family = family
 
     async def offer(self, offers: Sequence[Offer]) -> Sequence[Offered]:
@@ -122,7 +124,7 @@ class SqliteSequences:
 
     async def due(self, limit: int) -> Sequence[str]:
         def taken(connection: sqlite3.Connection) -> Sequence[str]:
-            now = self._clock.now()
+            now = self._now()
             return take_due(connection, self._family, limit, now, now + self.settings.lease)
 
         return await self._writer.run(taken)
@@ -150,8 +152,10 @@ class SqliteSequences:
         return await self._writer.run(renewed)
 
     async def read(self, key: str) -> Reading:
-        state = await self._readers.run(lambda c: load(c, self._family, key))
-        return Reading(key, state, self._clock.now())
+        def read(connection: sqlite3.Connection) -> Reading:
+            return Reading(key, load(connection, self._family, key), self._now())
+
+        return await self._readers.run(read)
 
     async def held(self, key: str, limit: int) -> Sequence[HeldResult]:
         values = (self._family, key, limit)
@@ -182,6 +186,10 @@ class SqliteSequences:
     async def close(self) -> None:
         await asyncio.to_thread(self._let_go)
 
+    def _now(self) -> datetime:
+        """Give the time of the file, by which all of a key's times go."""
+        return instant(self._time.moment().at)
+
     def _let_go(self) -> None:
         self._writer.close()
         self._readers.close()
@@ -194,7 +202,7 @@ class SqliteSequences:
         needed: Needed = _LITTLE,
         payload: bytes = b"",
     ) -> T:
-        now = self._clock.now()  # not before it is our turn: that may take a while
+        now = self._now()  # not before it is our turn: that may take a while
         before = load(connection, self._family, key, needed)
         try:
             after, answer = step(before, now)
@@ -242,6 +250,7 @@ def sqlite_sequences(
     busy: timedelta = timedelta(seconds=30),
 ) -> SqliteSequences:
     """Give the sequences of one worker process; the file is opened when it is first needed."""
-    location = Location(path=Path(path), synchronous=synchronous, busy=busy)
+    time = Timeline(clock)
+    location = Location(path=Path(path), synchronous=synchronous, busy=busy, time=time)
     kept = settings or SequenceSettings()
-    return SqliteSequences(Writer(location), Readers(location), clock, kept, family)
+    return SqliteSequences(Writer(location), Readers(location), time, kept, family)

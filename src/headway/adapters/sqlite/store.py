@@ -7,7 +7,7 @@ Nothing here knows of deliveries: who lost one is recognised by the record of wh
 import asyncio
 import sqlite3
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 
 import msgspec
@@ -20,6 +20,7 @@ from headway.adapters.sqlite.ends import SqliteEnds
 from headway.adapters.sqlite.reader import Readers
 from headway.adapters.sqlite.records import SqliteRecords
 from headway.adapters.sqlite.sweeping import sqlite_sweeping
+from headway.adapters.sqlite.timeline import Moment, Timeline
 from headway.adapters.sqlite.writer import Writer
 from headway.core.event import FIRST_GENERATION
 from headway.ports.bus import Then
@@ -29,7 +30,10 @@ from headway.ports.engine import Sweeping
 
 
 class _Elsewhere:
-    """The surroundings of a unit whose bus is another system."""
+    """The surroundings of units whose bus is another system."""
+
+    def __init__(self, moment: Moment) -> None:
+        self._moment = moment
 
     def is_ours(self, _connection: sqlite3.Connection, _unit: Unit) -> bool:
         return True
@@ -40,7 +44,7 @@ class _Elsewhere:
     def settle_all(self, _connection: sqlite3.Connection, _units: Sequence[Unit]) -> bool:
         return True
 
-    def send(self, _connection: sqlite3.Connection, _units: Sequence[Unit], _now: datetime) -> None:
+    def send(self, _connection: sqlite3.Connection, _units: Sequence[Unit]) -> None:
         """It rides in the record."""
 
     def write(self, connection: sqlite3.Connection, units: Sequence[Unit]) -> bool:
@@ -54,11 +58,9 @@ class _Elsewhere:
             held = unit.record
             if unit.outgoing or unit.letter is not None:
                 held = msgspec.structs.replace(held, outgoing=unit.outgoing, letter=unit.letter)
-            rows.append(records.row_of(held, generation, unit.letter, unit.failed_queue))
+            row = records.row_of(held, generation, self._moment, unit.letter, unit.failed_queue)
+            rows.append(row)
         return records.write(connection, rows)
-
-
-_ELSEWHERE = _Elsewhere()
 
 
 class SqliteStore:
@@ -67,20 +69,20 @@ class SqliteStore:
     bodies_wait = False
     aside = None
 
-    def __init__(self, location: Location, clock: Clock) -> None:
+    def __init__(self, location: Location, clock: Clock, time: Timeline) -> None:
         self._writer = Writer(location)
         self._readers = Readers(location)
-        self._clock = clock
-        self.records = SqliteRecords(self._writer, self._readers, counts_accepted=False)
+        self._time = time
+        self.records = SqliteRecords(self._writer, self._readers, time, counts_accepted=False)
         self.documents = SqliteDocuments(self._writer, self._readers)
         self.ends = SqliteEnds(self._readers)
-        self.sweeping: Sweeping | None = sqlite_sweeping(self._writer, self._readers, clock)
+        self.sweeping: Sweeping | None = sqlite_sweeping(self._writer, self._readers, clock, time)
 
     async def commit(self, units: Sequence[Unit]) -> Sequence[Finish]:
         """Store effects and records, each unit as one; nothing is sent and nothing is settled."""
         if not units:
             return []
-        group = Group(units, self._clock.now(), self._writer.guard, _ELSEWHERE)
+        group = Group(units, self._time, self._writer.guard, _Elsewhere)
         return await self._writer.run(group)
 
     async def requeued(self, failed_queue: str, letter_id: str, to: str | None) -> None:
@@ -110,4 +112,6 @@ def sqlite_store(
     busy: timedelta = timedelta(seconds=30),
 ) -> SqliteStore:
     """Give the store of one worker process; the file is opened when it is first needed."""
-    return SqliteStore(Location(path=Path(path), synchronous=synchronous, busy=busy), clock)
+    time = Timeline(clock)
+    location = Location(path=Path(path), synchronous=synchronous, busy=busy, time=time)
+    return SqliteStore(location, clock, time)

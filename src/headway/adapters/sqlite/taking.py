@@ -15,10 +15,10 @@ from headway.adapters.sqlite.rows import (
     TAKEN,
     TRAVEL_COLUMNS,
     Taken,
-    seconds,
     travel_row,
 )
 from headway.adapters.sqlite.statements import as_json
+from headway.adapters.sqlite.timeline import Moment
 from headway.ports.bus import Delivery, Done, HandedBack, Later, Parked, Then
 
 _ROWS = msgspec.json.Decoder(list[Taken])
@@ -70,15 +70,16 @@ def take(
     worker: Worker,
     queues: Sequence[str],
     limit: int,
-    now: datetime,
+    moment: Moment,
 ) -> list[Delivery]:
     """Take at most `limit` that are due, the oldest first."""
-    token, taking, at = worker.register(connection), worker.next_taking(), seconds(now)
+    token, taking, at = worker.register(connection), worker.next_taking(), moment.at
     rows = _due(connection, queues, limit, at)
     if not rows:
         return []
     connection.execute(_TAKE, (token, taking, at, as_json([row.id for row in rows])))
-    return [row.delivery(_body(connection, row), token, taking, now) for row in rows]
+    now, ahead = moment.now, moment.ahead
+    return [row.delivery(_body(connection, row), token, taking, now, ahead) for row in rows]
 
 
 def _due(
@@ -135,7 +136,7 @@ def begin(connection: sqlite3.Connection, delivery: Delivery) -> bool:
     return connection.execute(_BEGIN, delivery.receipt).rowcount == 1
 
 
-def settle(connection: sqlite3.Connection, delivery: Delivery, then: Then) -> bool:
+def settle(connection: sqlite3.Connection, delivery: Delivery, then: Then, moment: Moment) -> bool:
     """Settle one delivery, if it is still its taker's."""
     match then:
         case Done():
@@ -143,12 +144,15 @@ def settle(connection: sqlite3.Connection, delivery: Delivery, then: Then) -> bo
             if cursor.rowcount == 1:
                 keep_count(connection, [delivery.queue], -1)
         case HandedBack(due=datetime() as due):
-            cursor = connection.execute(_HAND_BACK_FOR_LATER, (seconds(due), *delivery.receipt))
+            cursor = connection.execute(
+                _HAND_BACK_FOR_LATER, (moment.stored(due), *delivery.receipt)
+            )
         case HandedBack():
             cursor = connection.execute(_HAND_BACK, delivery.receipt)
         case Later() | Parked():
             place = "parked" if isinstance(then, Parked) else "delayed"
-            values = (place, seconds(then.due), *travel_row(then.travel), *delivery.receipt)
+            travel = travel_row(then.travel, moment.ahead)
+            values = (place, moment.stored(then.due), *travel, *delivery.receipt)
             cursor = connection.execute(_KEEP, values)
     return cursor.rowcount == 1
 
@@ -166,5 +170,5 @@ def delete_all(connection: sqlite3.Connection, deliveries: Sequence[Delivery]) -
     return gone == len(deliveries)
 
 
-def resume(connection: sqlite3.Connection, queue: str, now: datetime) -> int:
-    return connection.execute(_RESUME, (seconds(now), queue)).rowcount
+def resume(connection: sqlite3.Connection, queue: str, moment: Moment) -> int:
+    return connection.execute(_RESUME, (moment.at, queue)).rowcount

@@ -118,6 +118,8 @@ class Writer:
                 connection.execute(BEGIN)
                 if self._is_replaced and self.greeting is not None:
                     self.greeting(connection)
+                if self._location.time is not None:
+                    self._location.time.mark(connection)
                 try:
                     for request in group:
                         if not request.future.cancelled():

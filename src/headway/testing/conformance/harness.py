@@ -91,6 +91,13 @@ class EngineHarness(ABC):
         """Remove an operation's item from its queue behind the engine's back."""
         raise NotImplementedError(f"{type(self).__name__}.remove_by_hand({operation!r})")
 
+    async def set_clock(self, step: timedelta) -> None:
+        """Set the wall clock of the engine's machine forward or back, as a person or NTP does.
+
+        Engines that are open notice it as running processes do; those opened later start after it.
+        """
+        raise SkipTest(f"{type(self).__name__} has no wall clock that a test can set by {step}")
+
     def needs(self, *capabilities: Capability) -> None:
         """Skip the running test if the engine lacks something that it needs."""
         for capability in capabilities:

@@ -5,6 +5,7 @@ from datetime import timedelta
 
 from headway.testing.conformance.examples import opened
 from headway.testing.conformance.harness import EngineHarness
+from headway.testing.conformance.settling import STEPS
 from headway.testing.conformance.stuck import sweeping
 
 LONG = timedelta(hours=1)
@@ -68,6 +69,37 @@ class LeasesConformance:
             assert sum(answers) == 1
             winner = answers.index(True)
             assert await every[0].hold(name, f"token {winner}", LONG)
+
+    async def test_setting_the_clock_ends_no_lease(self, harness: EngineHarness) -> None:
+        before = [sweeping(await opened(harness)).leases for _ in range(2)]
+        for number, step in enumerate(STEPS):
+            name = f"sweeper {number}"
+            assert await before[0].hold(name, "ours", 10 * harness.moment)
+            assert not await before[1].hold(name, "theirs", LONG)
+            await harness.set_clock(step)
+            after = sweeping(await opened(harness)).leases
+            for another in (before[1], after):
+                assert not await another.hold(name, "theirs", LONG)
+            assert await before[0].hold(name, "ours", LONG)
+            for another in (before[1], after):
+                assert not await another.hold(name, "theirs", LONG)
+                assert name in await another.held("sweeper")
+
+    async def test_setting_the_clock_prolongs_no_lease(self, harness: EngineHarness) -> None:
+        before = [sweeping(await opened(harness)).leases for _ in range(2)]
+        for number, step in enumerate(STEPS):
+            name = f"sweeper {number}"
+            assert await before[0].hold(name, "ours", 5 * harness.moment)
+            await harness.set_clock(step)
+            after = sweeping(await opened(harness)).leases
+            for another in (before[1], after):
+                assert not await another.hold(name, "theirs", LONG)
+            await harness.pass_time(7 * harness.moment)
+            assert name not in await after.held("sweeper")
+            asked = [
+                await each.hold(name, f"of {n}", LONG) for n, each in enumerate((after, *before))
+            ]
+            assert asked == [True, False, False]
 
     async def test_leases_are_named_by_how_they_begin(self, harness: EngineHarness) -> None:
         leases = sweeping(await opened(harness)).leases

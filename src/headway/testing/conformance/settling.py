@@ -17,6 +17,9 @@ from headway.testing.conformance.examples import (
 )
 from headway.testing.conformance.harness import Capability, EngineHarness
 
+STEPS = (timedelta(hours=1), timedelta(hours=-1), timedelta(days=365), timedelta(days=-365))
+"""By how much somebody may set a wall clock."""
+
 
 class SettlingConformance:
     """Done, later, parked; for the fourth, handed back, see TakingsConformance."""
@@ -88,6 +91,36 @@ class SettlingConformance:
         past = harness.clock.now() - timedelta(days=1)
         await engine.bus.settle([(delivery, Later(past, delivery.travel))])
         assert operations(await take(harness, engine, 1)) == ["a"]
+
+    async def test_setting_the_clock_changes_no_delay(self, harness: EngineHarness) -> None:
+        for number, step in enumerate(STEPS):
+            before = await opened(harness)
+            await publish(before, f"{number}")
+            delivery = await take_one(harness, before)
+            began = harness.clock.read().steady
+            due = harness.clock.now() + 8 * harness.moment
+            await before.bus.settle([(delivery, Later(due, delivery.travel))])
+            await harness.set_clock(step)
+            after = await opened(harness)
+            for engine in (before, after):
+                await nothing_due(harness, engine)
+            again = await take_one(harness, after)
+            passed = timedelta(seconds=harness.clock.read().steady - began)
+            assert passed >= 7 * harness.moment
+            assert list(await after.bus.settle([(again, Done())])) == [True]
+
+    async def test_what_was_published_before_the_clock_was_set_comes_at_once(
+        self, harness: EngineHarness
+    ) -> None:
+        for number, step in enumerate(STEPS):
+            before = await opened(harness)
+            await publish(before, f"old {number}")
+            await harness.set_clock(step)
+            after = await opened(harness)
+            await publish(after, f"new {number}")
+            for engine in (after, before):
+                delivery = await take_one(harness, engine)
+                assert list(await engine.bus.settle([(delivery, Done())])) == [True]
 
     async def test_parked_events_wait_until_their_due_time(self, harness: EngineHarness) -> None:
         engine = await opened(harness)

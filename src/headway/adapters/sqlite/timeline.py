@@ -1,0 +1,119 @@
+"""The file's own time, which no step of the wall clock moves.
+
+Due times and leases must mean the same to every process that shares the file, also after somebody
+set the wall clock by an hour or a year. So the file has a time of its own. It begins as the wall
+time at which the file was made, and passes by the machine's steady clock, which all processes of
+one boot share. Only across a reboot is the wall clock asked how long the machine was off. If it
+was set back meanwhile, or is wrong at boot, the file's time goes on where it was: a delay may then
+last up to its whole length again, and never ends early.
+
+People and the runtime keep to the wall time; a `Moment` converts between the two.
+"""
+
+import sqlite3
+from dataclasses import dataclass
+from datetime import datetime
+
+from headway.adapters.sqlite.rows import instant, seconds
+from headway.ports.clock import Clock, ClockReading
+
+_MARK_EVERY = 60.0
+_TOLERANCE = 0.1
+
+_READ = "select boot, ahead, wall, marked from headway_time"
+_WRITE = (
+    "insert or replace into headway_time (only, boot, ahead, wall, marked) values (1, ?, ?, ?, ?)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """One instant, by the clock of this process and by the time of the file."""
+
+    now: datetime
+    """By the clock of the process."""
+    ahead: float = 0.0
+    """Seconds by which the time of the file is ahead of that, in whole microseconds."""
+
+    @property
+    def at(self) -> float:
+        """The same by the time of the file."""
+        return seconds(self.now) + self.ahead
+
+    def stored(self, when: datetime) -> float:
+        """Convert a time of this process to the time of the file."""
+        return seconds(when) + self.ahead
+
+    def shown(self, at: float) -> datetime:
+        """Convert a time of the file to the time of this process."""
+        return instant(at - self.ahead)
+
+
+class Timeline:
+    """The time of one file, as one process reads it."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._ahead: float | None = None
+        """Of the file's time, compared to the steady clock; None: no file was opened yet."""
+        self._ahead_of_now = 0.0
+        self._marked = 0.0
+
+    def moment(self) -> Moment:
+        reading = self._clock.read()
+        if self._ahead is None:
+            return Moment(reading.now)
+        ahead = self._ahead + reading.steady - seconds(reading.now)
+        # Clocks cannot be read more exactly; and a time that is stored has to come back the same.
+        if abs(ahead - self._ahead_of_now) > _TOLERANCE:
+            self._ahead_of_now = round(ahead, 6)
+        return Moment(reading.now, self._ahead_of_now)
+
+    def join(self, connection: sqlite3.Connection) -> None:
+        """Learn the time of a file that was just opened; begin it, or carry it over a reboot."""
+        if self._is_known(connection):
+            return
+        connection.execute("begin immediate")
+        try:
+            if not self._is_known(connection):  # another process may have been quicker
+                self._begin(connection)
+            connection.execute("commit")
+        except BaseException:
+            if connection.in_transaction:
+                connection.execute("rollback")
+            raise
+
+    def mark(self, connection: sqlite3.Connection) -> None:
+        """Note once a minute, inside a write transaction, what a reboot has to go on from."""
+        if self._ahead is None:
+            return
+        reading = self._clock.read()
+        if reading.steady - self._marked >= _MARK_EVERY:
+            self._write(connection, reading, self._ahead)
+
+    def _is_known(self, connection: sqlite3.Connection) -> bool:
+        row = connection.execute(_READ).fetchone()
+        if row is None:
+            return False
+        boot, ahead, _, marked = row
+        reading = self._clock.read()  # after the row: nothing was marked later than this
+        # Where boots have no names, one is over when its seconds start again.
+        if boot != reading.boot or reading.steady + ahead < marked - _TOLERANCE:
+            return False
+        self._ahead = ahead
+        return True
+
+    def _begin(self, connection: sqlite3.Connection) -> None:
+        row = connection.execute(_READ).fetchone()
+        reading = self._clock.read()
+        if row is None:
+            at = reading.wall
+        else:
+            _, _, wall, marked = row
+            at = marked + max(reading.wall - wall, 0.0)
+        self._write(connection, reading, at - reading.steady)
+
+    def _write(self, connection: sqlite3.Connection, reading: ClockReading, ahead: float) -> None:
+        at = ahead + reading.steady
+        connection.execute(_WRITE, (reading.boot, ahead, reading.wall, at))
+        self._ahead, self._marked = ahead, reading.steady
