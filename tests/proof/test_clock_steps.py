@@ -14,8 +14,6 @@ from tests.proof.running import MODULES, Site
 
 STEPS = {
     "an hour back": timedelta(hours=-1),
-    "an hour forward": timedelta(hours=1),
-    "a year back": timedelta(days=-365),
     "a year forward": timedelta(days=365),
 }
 STEPPED = pytest.mark.parametrize("step", STEPS.values(), ids=STEPS.keys())

@@ -2,7 +2,7 @@
 
 from bisect import bisect_left
 from collections.abc import Iterator
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 
 import msgspec
@@ -150,6 +150,18 @@ class KeyState(msgspec.Struct, frozen=True):
         if self.more:
             raise PartlyLoadedError
         return self.held
+
+    def shifted(self, by: timedelta) -> "KeyState":
+        """Move all times of the key, to read them by another clock."""
+        flight, gap, paused = self.flight, self.gap_since, self.paused_until
+        return replace(
+            self,
+            flight=None if flight is None else replace(flight, until=flight.until + by),
+            held=tuple(replace(each, since=each.since + by) for each in self.held),
+            gap_since=None if gap is None else gap + by,
+            paused_until=None if paused is None else paused + by,
+            missed=tuple(replace(each, until=each.until + by) for each in self.missed),
+        )
 
     def is_live(self, now: datetime) -> bool:
         """Say whether somebody is at a position, and has a lease that runs."""

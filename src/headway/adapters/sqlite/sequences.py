@@ -45,6 +45,7 @@ T = TypeVar("T")
 _LOG = logging.getLogger("headway")
 A = TypeVar("A", Offered, Completed, Looked)
 _LITTLE = Needed()
+Q = TypeVar("Q", Offer, Look)
 Step = Callable[[KeyState, datetime], tuple[KeyState, T]]
 
 _FIRST_HELD = """
@@ -86,7 +87,7 @@ class SqliteSequences:
     async def offer(self, offers: Sequence[Offer]) -> Sequence[Offered]:
         def offered(connection: sqlite3.Connection, offer: Offer) -> Offered:
             def step(state: KeyState, now: datetime) -> tuple[KeyState, Offered]:
-                return self._machine.offer(state, offer, now)
+                return self._machine.offer(state, self._by_file_time(offer), now)
 
             def decided() -> Offered:
                 needed = Needed(offer.position, up_to=offer.applied)
@@ -113,7 +114,7 @@ class SqliteSequences:
     async def look(self, looks: Sequence[Look]) -> Sequence[Looked]:
         def looked(connection: sqlite3.Connection, look: Look) -> Looked:
             def step(state: KeyState, now: datetime) -> tuple[KeyState, Looked]:
-                return self._machine.expire(state, look, now)
+                return self._machine.expire(state, self._by_file_time(look), now)
 
             def decided() -> Looked:
                 return self._filled(connection, self._step(connection, look.key, step))
@@ -131,7 +132,7 @@ class SqliteSequences:
 
     async def give_back(self, offer: Offer, delay: timedelta | None = None) -> timedelta | None:
         def step(state: KeyState, now: datetime) -> tuple[KeyState, timedelta | None]:
-            return self._machine.give_back(state, offer, now, delay)
+            return self._machine.give_back(state, self._by_file_time(offer), now, delay)
 
         def given_back(connection: sqlite3.Connection) -> timedelta | None:
             needed = Needed(offer.position)
@@ -153,7 +154,9 @@ class SqliteSequences:
 
     async def read(self, key: str) -> Reading:
         def read(connection: sqlite3.Connection) -> Reading:
-            return Reading(key, load(connection, self._family, key), self._now())
+            moment = self._time.moment()
+            state = load(connection, self._family, key)
+            return Reading(key, state.shifted(timedelta(seconds=-moment.ahead)), moment.now)
 
         return await self._readers.run(read)
 
@@ -189,6 +192,12 @@ class SqliteSequences:
     def _now(self) -> datetime:
         """Give the time of the file, by which all of a key's times go."""
         return instant(self._time.moment().at)
+
+    def _by_file_time(self, asked: Q) -> Q:
+        if asked.caught_up is None:
+            return asked
+        at = self._time.moment().stored(asked.caught_up)
+        return replace(asked, caught_up=instant(at))
 
     def _let_go(self) -> None:
         self._writer.close()

@@ -118,9 +118,12 @@ class SettlingConformance:
             await harness.set_clock(step)
             after = await opened(harness)
             await publish(after, f"new {number}")
-            for engine in (after, before):
-                delivery = await take_one(harness, engine)
-                assert list(await engine.bus.settle([(delivery, Done())])) == [True]
+            taken = await take(harness, after, 2)
+            assert sorted(operations(taken)) == [f"new {number}", f"old {number}"]
+            await after.bus.settle([(delivery, Done()) for delivery in taken])
+            await publish(after, f"newer {number}")
+            delivery = await take_one(harness, before)
+            assert list(await before.bus.settle([(delivery, Done())])) == [True]
 
     async def test_parked_events_wait_until_their_due_time(self, harness: EngineHarness) -> None:
         engine = await opened(harness)

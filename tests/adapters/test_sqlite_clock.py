@@ -1,0 +1,205 @@
+"""The time of a file: what it does when the wall clock is set, is wrong, or the machine reboots."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from headway.adapters.sqlite.engine import SqliteEngine, sqlite_engine
+from headway.adapters.sqlite.sequences import sqlite_sequences
+from headway.adapters.system.chance import SystemChance
+from headway.adapters.system.clock import SystemClock
+from headway.core.sequence_answers import Completion, Offer, Outcome
+from headway.ports.bus import Later
+from headway.testing.conformance.examples import ORDERS, QUEUES, message, publish, unit
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+START = datetime(2026, 11, 18, 12, tzinfo=UTC)
+HOUR = timedelta(hours=1)
+MINUTE = timedelta(minutes=1)
+STEPS = [HOUR, -HOUR, timedelta(days=365), timedelta(days=-365)]
+
+
+class Machine:
+    """The clocks of a machine. Time passes when a test says so."""
+
+    def __init__(self, path: Path, *, boot: str = "first", wall: datetime = START) -> None:
+        self.path = path
+        self.wall = wall
+        self.steady = timedelta(days=3)
+        self.boot = boot
+
+    def run(self, delay: timedelta) -> None:
+        self.wall += delay
+        self.steady += delay
+
+    def reboot(self, off: timedelta, boot: str = "second", wall: datetime | None = None) -> None:
+        """Switch the machine off for a while; with a `wall` it comes up with the wrong time."""
+        self.wall = wall or self.wall + off
+        self.steady = timedelta(seconds=20)
+        self.boot = boot
+
+    def clock(self) -> SystemClock:
+        """Give the clock of a process that starts now."""
+        return SystemClock(
+            wall=lambda: (self.wall - EPOCH) / timedelta(seconds=1),
+            steady=lambda: self.steady / timedelta(seconds=1),
+            boot=lambda: self.boot,
+        )
+
+    @asynccontextmanager
+    async def process(self) -> AsyncIterator[tuple[SqliteEngine, SystemClock]]:
+        """Start a process that works on the file."""
+        clock = self.clock()
+        engine = sqlite_engine(self.path, clock, SystemChance(), synchronous="off")
+        await engine.bus.open(QUEUES)
+        try:
+            yield engine, clock
+        finally:
+            await engine.bus.close()
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    return Machine(tmp_path / "headway.db")
+
+
+async def delay(machine: Machine, by: timedelta, name: str = "a") -> None:
+    """Have a process delay an event, and end."""
+    async with machine.process() as (engine, clock):
+        await publish(engine, name)
+        (delivery,) = await engine.bus.take([ORDERS.name], 1)
+        await engine.bus.settle([(delivery, Later(clock.now() + by, delivery.travel))])
+
+
+async def is_due(machine: Machine) -> bool:
+    """Ask a new process; it hands back what it took."""
+    async with machine.process() as (engine, _):
+        return bool(await engine.bus.take([ORDERS.name], 1))
+
+
+async def test_the_time_that_a_machine_was_off_counts(machine: Machine) -> None:
+    await delay(machine, HOUR)
+    machine.run(10 * MINUTE)
+    machine.reboot(30 * MINUTE)
+    assert not await is_due(machine)
+    machine.run(19 * MINUTE)
+    assert not await is_due(machine)
+    machine.run(2 * MINUTE)
+    assert await is_due(machine)
+
+
+@pytest.mark.parametrize("boot", ["second", ""])
+async def test_a_clock_that_is_wrong_at_boot_keeps_nothing_longer_than_its_delay(
+    machine: Machine, boot: str
+) -> None:
+    if not boot:
+        machine.boot = boot
+    await delay(machine, HOUR)
+    machine.run(10 * MINUTE)
+    machine.reboot(8 * HOUR, boot, EPOCH)
+    assert not await is_due(machine)
+    machine.run(30 * MINUTE)
+    machine.wall = START + 9 * HOUR  # the time server answers
+    assert not await is_due(machine)
+    machine.run(31 * MINUTE)
+    assert await is_due(machine)
+
+
+async def test_a_file_made_while_the_clock_was_wrong_survives_a_reboot(tmp_path: Path) -> None:
+    machine = Machine(tmp_path / "headway.db", wall=EPOCH)
+    await delay(machine, 2 * HOUR)
+    machine.run(MINUTE)
+    machine.wall = START
+    machine.run(MINUTE)
+    assert not await is_due(machine)  # a process worked here with the right time
+    machine.reboot(HOUR)
+    assert not await is_due(machine)
+    machine.run(HOUR)
+    assert await is_due(machine)
+
+
+@pytest.mark.parametrize("step", STEPS, ids=str)
+async def test_the_age_of_an_event_is_what_passed(machine: Machine, step: timedelta) -> None:
+    await delay(machine, HOUR)
+    machine.run(30 * MINUTE)
+    machine.wall += step
+    machine.run(30 * MINUTE)
+    async with machine.process() as (engine, clock):
+        (delivery,) = await engine.bus.take([ORDERS.name], 1)
+        assert delivery.travel.first_seen is not None
+        assert clock.now() - delivery.travel.first_seen == HOUR
+
+
+@pytest.mark.parametrize("step", STEPS, ids=str)
+async def test_what_was_done_is_remembered_as_long_as_it_should_be(
+    machine: Machine, step: timedelta
+) -> None:
+    async with machine.process() as (engine, clock):
+        await publish(engine, "a")
+        (delivery,) = await engine.bus.take([ORDERS.name], 1)
+        await engine.finisher.finish([unit(delivery, clock.now())])
+    machine.wall += step
+    machine.run(HOUR)
+    async with machine.process() as (engine, clock):
+        assert await engine.records.forget(clock.now() - 2 * HOUR, 10) == 0
+        assert await engine.records.forget(clock.now() - HOUR / 2, 10) == 1
+
+
+@pytest.mark.parametrize("step", STEPS, ids=str)
+async def test_people_are_shown_the_wall_time(machine: Machine, step: timedelta) -> None:
+    async with machine.process() as (engine, _):
+        await publish(engine, "a")
+    machine.wall += step
+    machine.run(MINUTE)
+    async with machine.process() as (engine, clock):
+        (queue,) = [q for q in (await engine.places.count()).queues if q.queue == ORDERS.name]
+        assert (queue.ready, queue.delayed) == (1, 0)
+        assert queue.oldest == clock.now() - MINUTE
+
+
+@pytest.mark.parametrize("step", STEPS, ids=str)
+async def test_a_process_that_ran_before_the_step_agrees_with_a_later_one(
+    machine: Machine, step: timedelta
+) -> None:
+    async with machine.process() as (before, clock):
+        machine.wall += step
+        machine.run(5 * MINUTE)
+        async with machine.process() as (after, _):
+            await publish(before, "a")
+            (delivery,) = await after.bus.take([ORDERS.name], 1)
+            due = clock.now() + MINUTE
+            await before.bus.publish([message("b")])
+            (other,) = await before.bus.take([ORDERS.name], 1)
+            await before.bus.settle([(other, Later(due, other.travel))])
+            machine.run(MINUTE / 2)
+            assert list(await after.bus.take([ORDERS.name], 1)) == []
+            machine.run(MINUTE)
+            (again,) = await after.bus.take([ORDERS.name], 1)
+            assert again.travel.operation == "b"
+            assert delivery.travel.operation == "a"
+
+
+@pytest.mark.parametrize("step", STEPS, ids=str)
+async def test_a_gap_is_waited_for_as_long_as_it_should_be(
+    machine: Machine, step: timedelta
+) -> None:
+    first = sqlite_sequences(machine.path, machine.clock(), synchronous="off")
+    await first.offer([Offer("k", 1, b"", "a")])
+    await first.complete([Completion("k", 1, "a")])
+    (held,) = await first.offer([Offer("k", 3, b"", "b")])
+    assert held.outcome is Outcome.HELD
+    await first.close()
+    machine.wall += step
+    clock = machine.clock()
+    second = sqlite_sequences(machine.path, clock, synchronous="off")
+    machine.run(timedelta(seconds=9))
+    assert list(await second.due(9)) == []
+    reading = await second.read("k")
+    assert reading.now == clock.now()
+    assert reading.now - reading.state.held[0].since == timedelta(seconds=9)
+    machine.run(timedelta(seconds=2))
+    assert list(await second.due(9)) == ["k"]
+    await second.close()
