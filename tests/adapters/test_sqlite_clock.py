@@ -155,7 +155,7 @@ async def test_people_are_shown_the_wall_time(machine: Machine, step: timedelta)
     machine.wall += step
     machine.run(MINUTE)
     async with machine.process() as (engine, clock):
-        (queue,) = [q for q in (await engine.places.count()).queues if q.queue == ORDERS.name]
+        (queue,) = [q for q in (await engine.places.depths()).queues if q.queue == ORDERS.name]
         assert (queue.ready, queue.delayed) == (1, 0)
         assert queue.oldest == clock.now() - MINUTE
 

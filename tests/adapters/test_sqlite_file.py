@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from headway.adapters.sqlite import letters, schema
-from headway.adapters.sqlite.connection import Location
+from headway.adapters.sqlite.connection import Location, connect
 from headway.adapters.sqlite.engine import SqliteEngine, sqlite_engine
 from headway.adapters.system.chance import SystemChance
 from headway.adapters.system.clock import SystemClock
@@ -195,3 +195,9 @@ def test_tables_that_another_process_makes_between_two_looks_are_recognised(
     ) as connection:
         schema.prepare(connection, location)
         assert connection.looks > 1
+
+
+@pytest.mark.parametrize("pragma", ["fullfsync", "checkpoint_fullfsync"])
+def test_a_commit_reaches_the_disk_on_macos_too(tmp_path: Path, pragma: str) -> None:
+    with closing(connect(Location(path=tmp_path / "headway.db"))) as connection:
+        assert connection.execute(f"pragma {pragma}").fetchone() == (1,)

@@ -11,21 +11,17 @@ from typing import Any
 import pytest
 
 from headway.adapters.sqlite.engine import SqliteEngine, sqlite_engine
-from headway.adapters.sqlite.liveness import BEATS
 from headway.adapters.system.chance import SystemChance
 from headway.adapters.system.clock import SystemClock
-from headway.core.errors import ConfigurationError
-from headway.ports.bus import HandedBack
-from headway.ports.commit import Outcome
+from headway.core.errors import ConfigurationError, StorageLostError
 from headway.testing.conformance.examples import (
     ORDERS,
     QUEUES,
-    message,
     operations,
     publish,
     unit,
 )
-from tests.adapters.waiting import somebody_waits, until
+from tests.adapters.waiting import somebody_waits
 
 CLOCK = SystemClock()
 LOG = ("-wal", "-shm")
@@ -37,7 +33,11 @@ async def engine(tmp_path: Path) -> AsyncIterator[SqliteEngine]:
     engine = engine_on(tmp_path / "headway.db")
     await engine.bus.open(QUEUES)
     yield engine
-    with suppress(ConfigurationError):
+    await closed(engine)
+
+
+async def closed(engine: SqliteEngine) -> None:
+    with suppress(StorageLostError):
         await engine.bus.close()
 
 
@@ -62,68 +62,6 @@ def names(path: Path) -> set[str]:
         return {name for (name,) in connection.execute("select operation from headway_accepted")}
 
 
-def beats(path: Path) -> int:
-    with closing(sqlite3.connect(path)) as connection:
-        ((number,),) = connection.execute("select beat from headway_workers")
-        return int(number)
-
-
-async def test_a_worker_goes_on_with_the_file_that_is_there_now(
-    tmp_path: Path, engine: SqliteEngine
-) -> None:
-    await publish(engine, "old")
-    (old,) = await engine.bus.take([ORDERS.name], 1)
-    assert (await engine.places.balance()).accepted == 1
-    await replace(tmp_path, *LOG)
-    (finish,) = await engine.finisher.finish([unit(old, CLOCK.now())])
-    assert finish.outcome is Outcome.LOST
-    assert (await engine.places.balance()).queues[1].ready == 1
-    await publish(engine, "more")
-    taken = await engine.bus.take([ORDERS.name], 10)
-    assert operations(taken) == ["new", "more"]
-    await until(lambda: beats(tmp_path / "headway.db") > 2 * BEATS)  # longer than its lease
-    assert list(await engine.bus.settle([(each, HandedBack()) for each in taken])) == [True] * 2
-    assert names(tmp_path / "headway.db") == {"new", "more"}
-    assert names(tmp_path / "old.db") == {"old"}
-
-
-async def test_who_waits_hears_what_is_in_the_file_that_is_there_now(
-    tmp_path: Path, engine: SqliteEngine
-) -> None:
-    waiting = asyncio.create_task(engine.bus.take([ORDERS.name], 1, SECONDS))
-    await somebody_waits(engine)
-    await replace(tmp_path, *LOG)
-    assert operations(await asyncio.wait_for(waiting, 5)) == ["new"]
-
-
-async def test_in_an_empty_file_the_queues_are_declared_again(
-    tmp_path: Path, engine: SqliteEngine
-) -> None:
-    for suffix in ("", *LOG):
-        (tmp_path / f"headway.db{suffix}").rename(tmp_path / f"old.db{suffix}")
-    (tmp_path / "headway.db").touch()
-    assert list(await engine.bus.publish([message("first")])) == [1]
-    assert operations(await engine.bus.take([ORDERS.name], 1)) == ["first"]
-    assert (await engine.places.balance()).workers == 1
-
-
-async def test_the_log_of_the_old_file_is_not_taken_for_changes_of_the_new_one(
-    tmp_path: Path, engine: SqliteEngine
-) -> None:
-    await publish(engine, "old")
-    await replace(tmp_path)
-    for _ in range(2):
-        with pytest.raises(ConfigurationError, match="log of the old one"):
-            await publish(engine, "more")
-        with pytest.raises(ConfigurationError, match="log of the old one"):
-            await engine.places.balance()
-    for suffix in LOG:
-        (tmp_path / f"headway.db{suffix}").rename(tmp_path / f"old.db{suffix}")
-    await publish(engine, "more")
-    assert names(tmp_path / "headway.db") == {"new", "more"}
-    assert names(tmp_path / "old.db") == {"old"}
-
-
 USES: list[Callable[[SqliteEngine], Awaitable[Any]]] = [
     lambda engine: publish(engine, "more"),
     lambda engine: engine.places.balance(),
@@ -133,25 +71,105 @@ USES: list[Callable[[SqliteEngine], Awaitable[Any]]] = [
 
 
 @pytest.mark.parametrize("use", USES)
-async def test_a_file_that_was_removed_is_missed_and_not_made_anew(
+async def test_a_process_works_neither_on_the_old_file_nor_on_the_new_one(
     tmp_path: Path, engine: SqliteEngine, use: Callable[[SqliteEngine], Awaitable[Any]]
 ) -> None:
     await publish(engine, "old")
     (old,) = await engine.bus.take([ORDERS.name], 1)
+    assert (await engine.places.balance()).accepted == 1
+    await replace(tmp_path, *LOG)
+    for _ in range(2):
+        with pytest.raises(StorageLostError, match="was replaced by another file") as caught:
+            await use(engine)
+        assert str(tmp_path / "headway.db") in str(caught.value)
+        with pytest.raises(StorageLostError):
+            await engine.finisher.finish([unit(old, CLOCK.now())])
+    assert names(tmp_path / "headway.db") == {"new"}
+    assert names(tmp_path / "old.db") == {"old"}
+
+
+@pytest.mark.parametrize("use", USES)
+@pytest.mark.parametrize("lost", [("-wal",), ("-shm",), LOG])
+async def test_a_log_that_was_removed_is_missed(
+    tmp_path: Path,
+    engine: SqliteEngine,
+    use: Callable[[SqliteEngine], Awaitable[Any]],
+    lost: tuple[str, ...],
+) -> None:
+    await publish(engine, "old")
+    for suffix in lost:
+        (tmp_path / f"headway.db{suffix}").unlink()
+    with pytest.raises(StorageLostError, match="commits may be lost") as caught:  # noqa: PT012
+        async with asyncio.timeout(10):
+            while True:  # the log is looked at a few times a second
+                await use(engine)
+    assert f"headway.db{lost[0]}" in str(caught.value)
+    await closed(engine)
+    assert "old" in names(tmp_path / "headway.db")  # as the last connection was closed
+
+
+async def test_a_commit_into_a_file_that_was_removed_meanwhile_is_no_success(
+    tmp_path: Path, engine: SqliteEngine
+) -> None:
+    def remove(_connection: sqlite3.Connection) -> None:
+        (tmp_path / "headway.db").unlink(missing_ok=True)
+
+    await publish(engine, "old")
+    (old,) = await engine.bus.take([ORDERS.name], 1)
+    with pytest.raises(StorageLostError, match="was removed"):
+        await engine.finisher.finish([unit(old, CLOCK.now(), bodies=(remove,))])
+
+
+async def test_who_waits_is_told_that_the_file_was_replaced(
+    tmp_path: Path, engine: SqliteEngine
+) -> None:
+    waiting = asyncio.create_task(engine.bus.take([ORDERS.name], 1, SECONDS))
+    await somebody_waits(engine)
+    await replace(tmp_path, *LOG)
+    with pytest.raises(StorageLostError, match="was replaced"):
+        await asyncio.wait_for(waiting, 5)
+
+
+async def test_the_log_of_the_old_file_is_not_taken_for_changes_of_the_new_one(
+    tmp_path: Path, engine: SqliteEngine
+) -> None:
+    await publish(engine, "old")
+    await replace(tmp_path)
+    with pytest.raises(StorageLostError, match="move the files -wal and -shm"):
+        await publish(engine, "more")
+    later = engine_on(tmp_path / "headway.db")
+    for _ in range(2):
+        with pytest.raises(ConfigurationError, match="log of the old one"):
+            await publish(later, "more")
+        with pytest.raises(ConfigurationError, match="log of the old one"):
+            await later.places.balance()
+    for suffix in LOG:
+        (tmp_path / f"headway.db{suffix}").rename(tmp_path / f"old.db{suffix}")
+    await publish(later, "more")
+    await later.bus.close()
+    assert names(tmp_path / "headway.db") == {"new", "more"}
+    assert names(tmp_path / "old.db") == {"old"}
+
+
+@pytest.mark.parametrize("use", USES)
+async def test_a_file_that_was_removed_is_missed_and_not_made_anew(
+    tmp_path: Path, engine: SqliteEngine, use: Callable[[SqliteEngine], Awaitable[Any]]
+) -> None:
+    await publish(engine, "old")
     path = tmp_path / "headway.db"
     path.rename(tmp_path / "aside.db")
-    # The heartbeat misses it too, and does not make it anew either.
-    await until(lambda: engine.bus.liveness._connection is None)
     for _ in range(3):
-        with pytest.raises(ConfigurationError, match="was removed while it was in use") as caught:
+        with pytest.raises(StorageLostError, match="was removed while this process") as caught:
             await use(engine)
         assert str(path) in str(caught.value)
         assert not path.exists()
-    # It is brought back, and work goes on as if nothing had been.
+    await closed(engine)
+    # It is brought back, and the next process finds all that was in it and in its log.
     (tmp_path / "aside.db").rename(path)
-    (finish,) = await engine.finisher.finish([unit(old, CLOCK.now())])
-    assert finish.outcome is Outcome.COMMITTED
-    assert engine.bus.liveness.look() == 0
+    later = engine_on(path)
+    await later.bus.open(QUEUES)
+    assert operations(await later.bus.take([ORDERS.name], 1)) == ["old"]
+    await later.bus.close()
 
 
 async def test_who_waits_is_told_that_the_file_was_removed(
@@ -160,7 +178,7 @@ async def test_who_waits_is_told_that_the_file_was_removed(
     waiting = asyncio.create_task(engine.bus.take([ORDERS.name], 1, SECONDS))
     await somebody_waits(engine)
     (tmp_path / "headway.db").unlink()
-    with pytest.raises(ConfigurationError, match="was removed"):
+    with pytest.raises(StorageLostError, match="was removed"):
         await asyncio.wait_for(waiting, 5)
 
 

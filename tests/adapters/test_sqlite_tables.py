@@ -5,8 +5,11 @@ import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from headway import connect
 from headway.adapters.sqlite.tables import Tables
+from headway.core.errors import StorageLostError
 
 SCHEMA = ("create table if not exists notes (text text)",)
 
@@ -50,13 +53,15 @@ async def test_work_that_raises_leaves_nothing_and_disturbs_no_other(tmp_path: P
     await tables.close()
 
 
-async def test_a_file_that_was_put_in_the_place_of_another_gets_the_tables(tmp_path: Path) -> None:
+async def test_a_file_that_was_put_in_the_place_of_another_is_not_written(tmp_path: Path) -> None:
     path = tmp_path / "headway.db"
     tables = Tables(path, SCHEMA)
     await tables.prepare()
     for suffix in ("", "-wal", "-shm"):
         (tmp_path / f"headway.db{suffix}").rename(tmp_path / f"old.db{suffix}")
     path.touch()
-    await tables.write(add("kept"))
-    assert await tables.read(texts) == ["kept"]
+    for call in (tables.write(add("lost")), tables.read(texts)):
+        with pytest.raises(StorageLostError, match="was replaced"):
+            await call
     await tables.close()
+    assert path.stat().st_size == 0

@@ -1,4 +1,4 @@
-"""Somebody sets the wall clock, forward or back, while real workers run and between their runs."""
+"""The wall clock is set, forward or back, while real workers run and between their runs."""
 
 import json
 import sqlite3

@@ -17,6 +17,7 @@ HeadwayError
 │   ├── NotPublishedError     it ended before everything was known to be stored
 │   └── UnsendableError       no number of tries will get this message into the bus
 ├── OutcomeUnknownError       a commit was sent and nobody could be asked whether it took effect
+├── StorageLostError          the file that a process works on is not where it was: restart
 ├── TransactionEndedError     the body ended the transaction itself
 ├── TransactionRolledBackError   the database answered COMMIT with a rollback
 ├── UnreadableDocumentError   what lies where a document should be is none
@@ -72,6 +73,13 @@ class ConditionLostError(HeadwayError):
 
 class ConfigurationError(HeadwayError, ValueError):
     """A setting that cannot be used; the message names it, its value and what would be accepted."""
+
+
+class StorageLostError(ConfigurationError):
+    """The storage was removed or replaced under a running process, which has to end.
+
+    No number of tries helps: all that the process knows is about storage that is gone.
+    """
 
 
 class CrashLoopError(HeadwayError):

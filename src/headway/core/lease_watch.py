@@ -1,7 +1,7 @@
 """How long a lease has gone without a renewal, by the steady clock of the process that watches it.
 
-A lease in a store on another machine cannot be judged by that machine's wall clock: somebody may
-set it, and then every lease would be over at once, or none for a year. So a process that wants a
+A lease in a store on another machine cannot be judged by that machine's wall clock: when it is
+set, every lease would be over at once, or none for a year. So a process that wants a
 lease of another one watches it, and takes it over when it saw no renewal for the whole lease.
 """
 

@@ -6,10 +6,13 @@ from typing import Protocol
 
 
 class Leases(Protocol):
-    """Keeps who holds what, by the clock of the store: clocks of workers are never compared."""
+    """Keeps who holds what. No step of a wall clock ends or prolongs a lease."""
 
     async def hold(self, name: str, token: str, lease: timedelta) -> bool:
-        """Take a lease, or prolong it if it is ours; False: somebody else holds it."""
+        """Take a lease, or prolong it if it is ours; False: another holder has it.
+
+        A store on another machine may let a process that asks for the first time wait one lease.
+        """
         ...
 
     async def let_go(self, name: str, token: str) -> None:

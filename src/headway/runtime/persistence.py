@@ -7,6 +7,7 @@ from typing import TypeVar
 
 from headway.core.backoff import Exponential
 from headway.core.catalogue import EVERYTHING
+from headway.core.errors import StorageLostError
 from headway.core.failure import words
 from headway.core.secrets import hidden
 from headway.ports.chance import Chance
@@ -29,7 +30,8 @@ class Persistent:
     ) -> T:
         """Give the answer of `call()`, however often it has to be called.
 
-        An exception of the type `unless` is raised at once: asking again would not help.
+        An exception of the type `unless` is raised at once, and so is StorageLostError: asking
+        again would not help.
         """
         tries = 0
         said = None
@@ -37,7 +39,7 @@ class Persistent:
             try:
                 answer = await call()
             except Exception as error:
-                if unless is not None and isinstance(error, unless):
+                if isinstance(error, (StorageLostError, unless or StorageLostError)):
                     raise
                 tries += 1
                 now = self._clock.now()

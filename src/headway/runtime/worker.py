@@ -10,7 +10,7 @@ from datetime import timedelta
 from functools import partial
 from typing import Any
 
-from headway.core.errors import ConfigurationError
+from headway.core.errors import ConfigurationError, StorageLostError
 from headway.core.facts import Fact, FloodChanged
 from headway.core.policy import RetryConfig
 from headway.core.sweep_settings import SweepSettings
@@ -134,6 +134,7 @@ class Worker:
                 end=end_process,
             )
         self._stop = asyncio.Event()
+        self._has_lost_storage = False
         self._first: Sweeper | None = None
         if self._settings.requeue_at_start:
             self._first = Sweeper(
@@ -218,9 +219,15 @@ class Worker:
                 ended, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
                 for task in ended - {stopping}:
                     task.result()  # they never end by themselves: raise what ended this one
+            except StorageLostError:
+                self._has_lost_storage = True  # nothing can be handed back or committed
+                raise
             finally:
                 await _cancel(feeding, keeping, reaching, stopping)
-                await self._drain()
+                if self._has_lost_storage:
+                    await self._lanes.end()
+                else:
+                    await self._drain()
                 await _cancel(committing, *self._aside)
                 await self._engine.close()
 

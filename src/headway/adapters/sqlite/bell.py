@@ -41,7 +41,7 @@ class Bell:
         """Wait for a ring after the count `since`, up to `within`; say whether there was one.
 
         Raises:
-            ConfigurationError: The file is not there any more.
+            StorageLostError: The file is not there any more.
         """
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         with self._wanted:
@@ -95,10 +95,10 @@ class Bell:
 
     def _has_changed(self) -> bool:
         """Ask whether somebody else changed the file: it reads one number, and waits for nobody."""
-        if self._watching is not None and not self._location.holds(self._watching):
-            self._let_go()
         if self._watching is None:
             self._watching = connect(self._location)
+        else:
+            self._location.check(self._watching)
         version: int = self._watching.execute("pragma data_version").fetchone()[0]
         changed, self._version = version != self._version, version
         return changed

@@ -38,14 +38,11 @@ class SqliteBus:
         self._bell = bell
         self._worker = worker
         self._time = time
-        self._queues: dict[str, Queue] = {}
         self._closed = False
         self._errands: set[asyncio.Task[Sequence[bool]]] = set()
 
     async def open(self, queues: Sequence[Queue]) -> None:
         await self._writer.run(lambda connection: publishing.declare(connection, queues))
-        self._queues.update((queue.name, queue) for queue in queues)
-        self._writer.greeting = lambda c: publishing.declare(c, list(self._queues.values()))
         await self._writer.run(self._worker.register)
         self.liveness.start()
         await self._look()

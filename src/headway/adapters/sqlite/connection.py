@@ -1,8 +1,11 @@
 """Connections to the one file, all opened in the same way.
 
-Somebody may remove the file, or put another one in its place, while it is in use. SQLite goes on
-with the old one, which nobody can find any more. So a connection remembers its file, and whoever
-keeps one asks before each use whether the path still leads there, which costs a microsecond.
+A person or a backup tool may remove the file or its log, or put another file in its place, while it
+is in use. SQLite goes on with the old one, which no other process can find any more. So a
+connection remembers its files, and before each use and after each commit a process asks whether
+they are still there, which costs a call of the system; for the log a few times a second is enough,
+because SQLite writes what is in it to the file when a process ends. If a file is gone, the process
+works on none of them any more.
 """
 
 import os
@@ -15,7 +18,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from headway.adapters.sqlite.timeline import Timeline
-from headway.core.errors import ConfigurationError
+from headway.core.errors import ConfigurationError, StorageLostError
 
 SYNCHRONOUS = ("full", "normal", "off", "extra")
 OLDEST = (3, 32, 0)
@@ -27,7 +30,11 @@ _PAGES_BEFORE_CHECKPOINT = 4_000
 _LONGEST_LOG = 64 * 2**20
 
 
+_LOG = "-wal"
+_INDEX = "-shm"
+_MARK = "-wal-of"
 _LOG_HEADER = 32
+_CHECK_LOG_EVERY = 0.25
 
 FileId = tuple[int, int]
 """A file, whatever it is called."""
@@ -38,16 +45,26 @@ class _Known:
     """What all connections of an engine have found out about the file."""
 
     opened: bool = False
-    """It was there: from now on nobody makes it anew."""
-    stale_log: bytes = b""
-    """How the log begins that belongs to a file which was replaced."""
+    """It was there: from now on it is not made anew."""
+    open: "set[Connection]" = field(default_factory=set)
+    """While one is open, the log belongs to it; when all are closed, SQLite removes it."""
+    log_checked: float = 0.0
+    lost: str = ""
+    """What became of it: from now on no connection is opened or used."""
 
 
 class Connection(sqlite3.Connection):
-    """Knows on which file it was opened, and which log belongs to that."""
+    """Knows on which file it was opened, and which log and index of the log belong to that."""
 
     file: FileId | None = None
     log: FileId | None = None
+    index: FileId | None = None
+    known: _Known | None = None
+
+    def close(self) -> None:
+        super().close()
+        if self.known is not None:
+            self.known.open.discard(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,31 +96,82 @@ class Location:
         """Name a file of ours that lies beside the database."""
         return self.path.with_name(self.path.name + suffix)
 
-    def holds(self, connection: Connection) -> bool:
-        """Say whether the path still leads to the file of a connection.
+    def check(self, connection: Connection, *, at_once: bool = False) -> None:
+        """See that the files of a connection are still where they were.
+
+        Args:
+            connection: The connection.
+            at_once: Look at the log too, even if that was done just before.
 
         Raises:
-            ConfigurationError: It leads nowhere.
+            StorageLostError: They are not, or were not at an earlier check.
         """
-        there = _identity(self.path)
-        if there is None:
-            raise self.removed()
-        if there == connection.file:
-            return True
-        if connection.log is not None and _identity(self.beside("-wal")) == connection.log:
-            self.known.stale_log = self.log_header()
-        return False
+        if self.known.lost:
+            raise self.loss(self.known.lost)
+        file = _identity(self.path)
+        if file != connection.file:
+            self._mark_log(connection)
+            if file is None:
+                raise self.removed()
+            raise self.loss(
+                f"The database file {str(self.path)!r} was replaced by another file while this "
+                "process used it. The process stops, and commits nothing to the new file. Stop all "
+                "Headway processes, move the files -wal and -shm of the old file away if they "
+                "are still beside the new one, and start them again."
+            )
+        now = time.monotonic()
+        if not at_once and now - self.known.log_checked < _CHECK_LOG_EVERY:
+            return
+        self.known.log_checked = now
+        for its, suffix in ((connection.log, _LOG), (connection.index, _INDEX)):
+            if its is not None and its != _identity(self.beside(suffix)):
+                raise self.loss(
+                    f"The file {str(self.beside(suffix))!r} was removed or replaced while this "
+                    "process used the database beside it. The process stops. The latest commits "
+                    "may be lost: stop all Headway processes, since the last one that ends writes "
+                    "what it still has to the database, start them again, and run headway verify."
+                )
 
-    def log_header(self) -> bytes:
-        with suppress(OSError), self.beside("-wal").open("rb") as log:
+    def removed(self) -> StorageLostError:
+        return self.loss(
+            f"The database file {str(self.path)!r} was removed while this process used it. The "
+            "process stops, and makes no new file. Stop all Headway processes, bring the file "
+            "back with its -wal and -shm (or do without what was in it), and start them again."
+        )
+
+    def loss(self, what: str) -> StorageLostError:
+        self.known.lost = what
+        return StorageLostError(what)
+
+    def refuse_stale_log(self) -> None:
+        """Refuse a file that lies beside the log of another file, whose place it has taken.
+
+        SQLite would take what is in there for changes of this file, and damage it.
+        """
+        mark = self.beside(_MARK)
+        with suppress(FileNotFoundError):
+            marked = mark.read_bytes()
+            if marked[:_LOG_HEADER] != self._log_header():
+                mark.unlink()  # that log is gone
+            elif marked[_LOG_HEADER:] != _named(_identity(self.path)):
+                raise self.refusal(
+                    "was replaced while it was in use, and the log of the old one is still beside "
+                    "it: stop all workers, move the files -wal and -shm to where the old one is, "
+                    "and start them again. If this is a copy of the old one, to which they "
+                    f"belong, remove {str(mark)!r} instead"
+                )
+
+    def _mark_log(self, connection: Connection) -> None:
+        """Leave word for processes that start later: to which file the log belongs."""
+        header = self._log_header()
+        if header and _identity(self.beside(_LOG)) == connection.log:
+            with suppress(OSError):
+                self.beside(_MARK).write_bytes(header + _named(connection.file))
+
+    def _log_header(self) -> bytes:
+        with suppress(OSError), self.beside(_LOG).open("rb") as log:
             return log.read(_LOG_HEADER)
         return b""
-
-    def removed(self) -> ConfigurationError:
-        return self.refusal(
-            "was removed while it was in use: bring it back, with the files -wal and -shm beside "
-            "it if there were any, or start anew to begin with an empty one"
-        )
 
     def refusal(self, why: str) -> ConfigurationError:
         """Say why this file cannot be used."""
@@ -113,15 +181,13 @@ class Location:
 def connect(location: Location, *, synchronous: str | None = None) -> Connection:
     """Open the file in WAL mode; transactions begin and end only where we say so."""
     known, path = location.known, location.path.absolute()
+    if known.lost:
+        raise location.loss(known.lost)
     if known.opened and not path.exists():
         raise location.removed()
-    if known.stale_log and known.stale_log == location.log_header():
-        # SQLite would take what is in there for changes of the new file, and damage it.
-        raise location.refusal(
-            "was replaced while it was in use, and the log of the old one is still beside it: "
-            "stop all workers, move the files -wal and -shm to where the old one is, and start "
-            "them again"
-        )
+    for other in tuple(known.open):
+        location.check(other, at_once=True)  # a new log must not be made in the place of theirs
+    location.refuse_stale_log()
     if not path.parent.is_dir():
         raise location.refusal(
             "lies in a folder that does not exist: make the folder, or name another"
@@ -147,7 +213,10 @@ def connect(location: Location, *, synchronous: str | None = None) -> Connection
         raise _explained(location, error) from error
     known.opened = True
     connection.file = _identity(path)
-    connection.log = _identity(location.beside("-wal"))
+    connection.log = _identity(location.beside(_LOG))
+    connection.index = _identity(location.beside(_INDEX))
+    connection.known = known
+    known.open.add(connection)
     return connection
 
 
@@ -171,6 +240,9 @@ def _set_up(connection: sqlite3.Connection, synchronous: str, busy: timedelta) -
     if mode != "wal":
         raise sqlite3.OperationalError(f"its file system gives journal mode {mode} instead of wal")
     connection.execute(f"pragma synchronous = {synchronous}")
+    # On macOS an ordinary sync leaves data in the cache of the disk. Elsewhere these do nothing.
+    connection.execute("pragma fullfsync = on")
+    connection.execute("pragma checkpoint_fullfsync = on")
     connection.execute(f"pragma wal_autocheckpoint = {_PAGES_BEFORE_CHECKPOINT}")
     connection.execute(f"pragma journal_size_limit = {_LONGEST_LOG}")
     connection.execute("pragma temp_store = memory")
@@ -183,6 +255,10 @@ def _identity(path: Path) -> FileId | None:
     except OSError:
         return None
     return there.st_dev, there.st_ino
+
+
+def _named(file: FileId | None) -> bytes:
+    return repr(file).encode()
 
 
 def _explained(location: Location, error: sqlite3.Error) -> Exception:

@@ -185,11 +185,11 @@ class Liveness:
         return dead
 
     def _connected(self) -> Connection:
-        if self._connection is not None and not self._location.holds(self._connection):
-            self._let_go()
         if self._connection is None:
             # A beat has to be seen, not to outlive a power cut.
             self._connection = open_file(self._location, synchronous="normal")
+        else:
+            self._location.check(self._connection)
         return self._connection
 
     def _let_go(self) -> None:

@@ -49,7 +49,9 @@ class Readers:
 
     def _connection(self) -> Connection:
         connection: Connection | None = getattr(self._own, "connection", None)
-        if connection is not None and not self._is_of_use(connection):
+        if connection is not None and connection.file is not None:
+            self._location.check(connection)
+        elif connection is not None:  # a stand-in: by now there may be a file with tables in it
             self._opened.remove(connection)
             connection.close()
             connection = self._own.connection = None
@@ -58,7 +60,3 @@ class Readers:
             self._opened.append(connection)
             self._own.connection = connection
         return connection
-
-    def _is_of_use(self, connection: Connection) -> bool:
-        # A stand-in has no file: by now there may be one with tables in it.
-        return connection.file is not None and self._location.holds(connection)

@@ -259,6 +259,7 @@ def _has_tables(location: Location) -> bool:
         return True
     if not path.exists():
         return not path.parent.is_dir()  # which opening it explains, as all that is wrong below
+    location.refuse_stale_log()
     try:
         with closing(sqlite3.connect(f"{path.as_uri()}?mode=rw", uri=True)) as connection:
             return bool(_version(connection, location))

@@ -32,7 +32,6 @@ class Tables:
         location = Location(path=Path(path), synchronous=synchronous)
         self._schema = tuple(schema)
         self._writer = Writer(location)
-        self._writer.greeting = self._make
         self._readers = Readers(location)
 
     async def prepare(self) -> None:

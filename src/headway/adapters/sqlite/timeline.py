@@ -1,7 +1,7 @@
 """The file's own time, which no step of the wall clock moves.
 
-Due times and leases must mean the same to every process that shares the file, also after somebody
-set the wall clock by an hour or a year. So the file has a time of its own. It begins as the wall
+Due times and leases must mean the same to every process that shares the file, also after the
+wall clock was set by an hour or a year. So the file has a time of its own. It begins as the wall
 time at which the file was made, and passes by the machine's steady clock, which all processes of
 one boot share. Only across a reboot is the wall clock asked how long the machine was off. If it
 was set back meanwhile, or is wrong at boot, the file's time goes on where it was: a delay may then

@@ -55,10 +55,7 @@ class Writer:
         self.guard = Guard()
         self._location = location
         self._turnstile = Turnstile(location)
-        self.greeting: Work[None] | None = None
-        """What has to be in a file that was put in the place of another."""
         self._connection: Connection | None = None
-        self._is_replaced = False
         self._waiting: list[_Request[Any]] = []
         self._wake = threading.Condition()
         self._thread: threading.Thread | None = None
@@ -116,8 +113,6 @@ class Writer:
         with self._turnstile:
             while True:
                 connection.execute(BEGIN)
-                if self._is_replaced and self.greeting is not None:
-                    self.greeting(connection)
                 if self._location.time is not None:
                     self._location.time.mark(connection)
                 try:
@@ -131,16 +126,15 @@ class Writer:
                 else:
                     break
             connection.execute(COMMIT)
-        self._is_replaced = False
+        self._location.check(connection)  # else it is in a file that is gone
         if connection.isolation_level is not None:  # a body changed it; here it harms nobody
             connection.isolation_level = None
 
     def _connected(self) -> Connection:
-        if self._connection is not None and not self._location.holds(self._connection):
-            self._is_replaced = True
-            self._let_go()
         if self._connection is None:
             self._connection = self._open()
+        else:
+            self._location.check(self._connection)
         return self._connection
 
     def _open(self) -> Connection:

@@ -126,6 +126,7 @@ class SqliteStore(Reading):
         # rule spreads the next attempts out.
         connection = sqlite3.connect(self._path, timeout=wait, check_same_thread=False)
         connection.row_factory = sqlite3.Row
+        connection.execute("pragma fullfsync = on")  # for macOS; elsewhere it does nothing
         return connection
 
     @retry_on_oc000()

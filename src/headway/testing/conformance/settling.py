@@ -18,7 +18,7 @@ from headway.testing.conformance.examples import (
 from headway.testing.conformance.harness import Capability, EngineHarness
 
 STEPS = (timedelta(hours=1), timedelta(hours=-1), timedelta(days=365), timedelta(days=-365))
-"""By how much somebody may set a wall clock."""
+"""By how much a wall clock may be set."""
 
 
 class SettlingConformance:

@@ -163,6 +163,8 @@ class FileVectors:
             try:
                 _to_wal(connection)
                 connection.execute("PRAGMA synchronous = FULL")
+                connection.execute("PRAGMA fullfsync = ON")  # for macOS
+                connection.execute("PRAGMA checkpoint_fullfsync = ON")
                 connection.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} COMMIT;")
             except BaseException:
                 connection.close()
