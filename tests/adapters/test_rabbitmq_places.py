@@ -1,9 +1,11 @@
+import asyncio
 from collections.abc import AsyncIterator
 from datetime import timedelta
 
 import pytest
 
 from headway.adapters.rabbitmq.engine import RabbitParts
+from headway.adapters.rabbitmq.scanning import Scan, Taken
 from headway.adapters.rabbitmq.topology import STEPS, delay_name, suspects_of
 from headway.core.travel import Travel
 from headway.ports.bus import Done, Later
@@ -104,3 +106,57 @@ async def test_nobody_can_verify_a_broker_alone(harness: Harness) -> None:
     parts = await opened(harness)
     await parts.bus.publish([message("a")])
     assert (await verify(without_store(parts).places)).verdict is Verdict.UNKNOWN
+
+
+async def test_a_search_reads_every_letter_once_whatever_else_is_done_with_them(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parts = await opened(harness)
+    read: list[int] = []
+    take = Scan.take
+
+    def counted(scan: Scan, wanted: int) -> list[Taken]:
+        found = take(scan, wanted)
+        if scan.queue == ORDERS.failed:
+            read.append(len(found))
+        return found
+
+    monkeypatch.setattr(Scan, "take", counted)
+    await parts.letters.write(MAILS.failed, letters_for(["mail"], harness.clock.now()))
+    for size in (50, 5_000):
+        names = [f"operation-{size}-{each}" for each in range(size)]
+        letters = letters_for(names, harness.clock.now())
+        await parts.letters.write(ORDERS.failed, letters)
+        disturbing = asyncio.create_task(disturb(parts))
+        read.clear()
+        async with asyncio.timeout(60):
+            found = await parts.places.where([names[-1], "nobody's"])
+        disturbing.cancel()
+        assert sum(read) == size
+        assert dict(found) == {names[-1]: [f"failed in {ORDERS.failed}"]}
+        await parts.letters.remove(ORDERS.failed, [each.letter_id for each in letters])
+
+
+async def disturb(parts: RabbitParts) -> None:
+    """Read another failed queue again and again: what is read in between is given back for it."""
+    while True:
+        await parts.letters.read(MAILS.failed, 1)
+
+
+async def test_a_search_ends_as_soon_as_everything_is_found(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parts = await opened(harness)
+    read: list[int] = []
+    take = Scan.take
+
+    def counted(scan: Scan, wanted: int) -> list[Taken]:
+        found = take(scan, wanted)
+        read.append(len(found))
+        return found
+
+    monkeypatch.setattr(Scan, "take", counted)
+    letters = letters_for([f"operation-{each}" for each in range(1_200)], harness.clock.now())
+    await parts.letters.write(ORDERS.failed, letters)
+    assert set(await parts.places.where(["operation-3"])) == {"operation-3"}
+    assert 0 < sum(read) <= 500

@@ -9,7 +9,7 @@ others. A walk through a queue notices what happens here (LetterGoneError), and 
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -37,6 +37,7 @@ from headway.ports.letters import FailedQueue
 _PEEKED_INTO = 500
 """Letters up to which the oldest is looked for: to put back many only for that takes too long."""
 _PEEK_HOLDS = timedelta(seconds=30)
+_SEARCHED_AT_ONCE = 500
 _MARKS = 1_000
 
 Publish = Callable[[Sequence[Message]], Awaitable[Sequence[int]]]
@@ -186,6 +187,26 @@ class RabbitLetters:
         self._marks[key] = self._looks.disorders[queue], last.renewed
         if len(self._marks) > _MARKS:
             del self._marks[next(iter(self._marks))]
+
+    async def search(self, queue: str, operations: Collection[str]) -> set[str]:
+        """Give those of the operations that have a letter in a queue, as it is when this begins.
+
+        One pass: nothing else is read here meanwhile, and what comes or goes elsewhere does not
+        make it start again. It ends with the last letter, or when all of them are found.
+        """
+        async with self._looks.turn:
+            return await self._looks.surely(partial(self._search, queue, operations))
+
+    async def _search(self, queue: str, operations: Collection[str]) -> set[str]:
+        looks = self._looks
+        look = await looks.start(queue)
+        left, found = set(operations), set[str]()
+        while look is not None and left and (more := await looks.more(look, _SEARCHED_AT_ONCE)):
+            seen = {each.letter.operation for each in more} & left
+            left -= seen
+            found |= seen
+        await looks.end()
+        return found
 
     # Deciding
 

@@ -16,12 +16,10 @@ from headway.adapters.rabbitmq.catalogue import Catalogue
 from headway.adapters.rabbitmq.desk import NOT_FOUND, Desk, is_refused
 from headway.adapters.rabbitmq.letters import RabbitLetters
 from headway.adapters.rabbitmq.topology import STEPS, delay_name, suspects_of
-from headway.core.errors import LetterGoneError
 from headway.ports.places import Depths, QueueCount
 
 DELAYED = "headway.delay"
 """Under which name all that is delayed is counted."""
-_PAGE = 500
 
 
 class RabbitPlaces:
@@ -64,24 +62,9 @@ class RabbitPlaces:
         if not wanted:
             return places
         for queue in await self._letters.names():
-            for operation in wanted.intersection(await self._operations(queue)):
+            for operation in await self._letters.search(queue, wanted):
                 places.setdefault(operation, []).append(f"failed in {queue}")
         return places
-
-    async def _operations(self, queue: str) -> set[str]:
-        """Read all letters of a queue; whoever disturbs the order only makes it take longer."""
-        found: set[str] = set()
-        after: str | None = None
-        while True:
-            try:
-                page = await self._letters.read(queue, _PAGE, after)
-            except LetterGoneError:
-                after = None
-                continue
-            found.update(each.operation for each in page)
-            if len(page) < _PAGE:
-                return found
-            after = page[-1].letter_id
 
 
 class _Depth(NamedTuple):
