@@ -11,7 +11,6 @@ import pytest
 from headway.adapters.rabbitmq import looks, scanning
 from headway.adapters.rabbitmq.engine import RabbitParts, rabbitmq_parts
 from headway.adapters.rabbitmq.scanning import QueueHeldError
-from headway.adapters.rabbitmq.topology import CATALOGUE
 from headway.adapters.system.chance import SystemChance
 from headway.core.action import Reason
 from headway.core.errors import ConfigurationError, LetterGoneError, NotPublishedError
@@ -246,12 +245,8 @@ async def test_whoever_holds_a_queue_for_long_is_named_to_others(
 
 
 async def test_a_queue_remembers_that_its_workers_had_a_store(harness: Harness) -> None:
-    old = b'{"shop.orders": {"event_types": ["OrderPlaced"], "failed": "shop.failed"}}'
     parts = await opened(harness)
-    with channel_to(harness.url) as channel:
-        channel.queue_purge(CATALOGUE)
-    put(harness.url, CATALOGUE, old)
-    assert [each.has_store for each in await parts.letters.queues()] == [False]
+    assert [each.has_store for each in await parts.letters.queues()] == [False, False]
     stored = rabbitmq_parts(harness.url, harness.clock, SystemChance(), has_store=True)
     harness.parts.append(stored)
     await stored.bus.open([ORDERS])

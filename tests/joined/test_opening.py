@@ -189,9 +189,16 @@ def broker(monkeypatch: pytest.MonkeyPatch) -> Asked:
     asked = Asked(state=State())
 
     def rabbitmq_parts(
-        url: str, clock: Clock, _chance: object, *, exchange: str, has_store: bool, patient: bool
+        url: str,
+        clock: Clock,
+        _chance: object,
+        *,
+        exchange: str,
+        has_store: bool,
+        patient: bool,
+        for_worker: bool,
     ) -> Parts:
-        assert patient
+        assert (patient, for_worker) == (True, False)
         asked.url, asked.exchange, asked.has_store = url, exchange, has_store
         assert asked.state is not None
         return bus_parts(asked.state, clock)
