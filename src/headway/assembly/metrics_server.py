@@ -20,6 +20,7 @@ from headway.adapters.prometheus.places import PlacesCollector
 from headway.assembly.retrying import CLOCK
 from headway.core.errors import ConfigurationError
 from headway.core.metrics import WORKER_REACHED
+from headway.ports import fork
 from headway.ports.clock import Clock
 from headway.ports.engine import Engine
 from headway.ports.places import Depths
@@ -37,6 +38,9 @@ class _Server(ThreadingMixIn, WSGIServer):
     """A scrape that takes its time keeps nobody from asking for the health."""
 
     daemon_threads = True
+
+    def in_child(self) -> None:
+        fork.close_in_child([self.fileno()])
 
 
 class _Quiet(WSGIRequestHandler):
@@ -77,6 +81,7 @@ def served(
             f"--metrics-port={port} at {host} cannot be listened on: {error.strerror}; "
             "choose another, or 0 for any"
         ) from error
+    fork.own(server)
     thread = threading.Thread(target=server.serve_forever, name="headway-metrics", daemon=True)
     thread.start()
     try:

@@ -5,8 +5,14 @@ import os
 import signal
 import socket
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+
+from headway.ports import fork
+
+_OBEYED = {
+    number for name in ("SIGTERM", "SIGINT", "SIGHUP") if (number := getattr(signal, name, None))
+}
 
 
 @contextmanager
@@ -30,7 +36,7 @@ def obeying(
         taken.append(number)
     try:
         if taken:
-            with _overheard(heard):
+            with _overheard(heard, taken):
                 yield
         else:
             yield
@@ -40,22 +46,23 @@ def obeying(
 
 
 @contextmanager
-def _overheard(heard: Callable[[int], None]) -> Iterator[None]:
+def _overheard(heard: Callable[[int], None], numbers: Sequence[signal.Signals]) -> Iterator[None]:
     """Read in a thread what Python writes for the event loop when a signal comes, and pass it on.
 
     Python has one descriptor for the numbers of signals. A handler of Python itself would not do:
     it runs in the main thread, which may be waiting for the operating system.
     """
     ours, written = socket.socketpair()
+    orders = _Orders(numbers, (ours.fileno(), written.fileno()))
     written.settimeout(0)
     behind = signal.set_wakeup_fd(written.fileno(), warn_on_full_buffer=False)
 
     def listen() -> None:
-        while numbers := ours.recv(4096):
-            for number in numbers:
+        while read := ours.recv(4096):
+            for number in read:
                 heard(number)
             with suppress(OSError):  # it is full, and wakes the loop all the same
-                os.write(behind, numbers)
+                os.write(behind, read)
 
     thread = threading.Thread(target=listen, name="headway-signals", daemon=True)
     thread.start()
@@ -68,3 +75,41 @@ def _overheard(heard: Callable[[int], None]) -> Iterator[None]:
         written.close()
         thread.join()
         ours.close()
+        del orders
+
+
+class _Orders:
+    """The signals that are obeyed here: in a child that was forked they mean what they meant.
+
+    Python would tell the parent of a signal to the child: the descriptor is that of both.
+    """
+
+    def __init__(self, numbers: Sequence[signal.Signals], descriptors: Sequence[int]) -> None:
+        self._numbers = numbers
+        self._descriptors = descriptors
+        fork.own(self)
+
+    def in_child(self) -> None:
+        signal.set_wakeup_fd(-1)
+        for number in self._numbers:
+            usual = signal.default_int_handler if number is signal.SIGINT else signal.SIG_DFL
+            signal.signal(number, usual)
+        fork.close_in_child(self._descriptors)
+
+
+_mask = threading.local()
+
+
+def _hold_signals() -> None:
+    """Keep a child from being told of a signal before it has its own meaning of it."""
+    _mask.before = signal.pthread_sigmask(signal.SIG_BLOCK, _OBEYED)
+
+
+def _release_signals() -> None:
+    signal.pthread_sigmask(signal.SIG_SETMASK, _mask.before)
+
+
+if hasattr(os, "register_at_fork"):  # after those of `fork`: the orders are given up by then
+    os.register_at_fork(
+        before=_hold_signals, after_in_parent=_release_signals, after_in_child=_release_signals
+    )

@@ -8,14 +8,18 @@ import asyncio
 import contextvars
 import inspect
 import logging
+import threading
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures.thread import _threads_queues
 from datetime import datetime, timedelta
 from types import FrameType
+from typing import Any, cast
 
 from headway.core.errors import HandlerTimeoutError
 from headway.core.event import Event, new_event_id
+from headway.ports import fork
 from headway.ports.chance import Chance
 from headway.ports.clock import Clock
 from headway.ports.engine import Engine
@@ -62,11 +66,20 @@ class Lanes:
         self._context = contextvars.copy_context()
         self._calls: set[Future[object]] = set()
         self._threads = ThreadPoolExecutor(concurrency, thread_name_prefix="headway-handler")
+        self._is_child = False
+        """This is a copy, in a process that a handler has forked."""
+        fork.own(self)
 
     @property
     def load(self) -> int:
         """How many attempts are waiting or running."""
         return len(self._ready) + self._running
+
+    def in_child(self) -> None:
+        self._is_child = True
+        # At its end a child of multiprocessing joins every thread of an executor, of which only
+        # the one that forked is left: itself.
+        cast("dict[Any, Any]", _threads_queues).pop(threading.current_thread(), None)
 
     def _new_id(self) -> str:
         return new_event_id(self._clock.now(), self._chance.token())
@@ -161,7 +174,10 @@ class Lanes:
             self._running += 1
             try:
                 # Where one handler ended and the next begins, the clock is asked once.
-                self._ended(await self._run(attempt, now))
+                ending = await self._run(attempt, now)
+                if self._is_child:
+                    fork.end_child()
+                self._ended(ending)
                 now = attempt.ended or self._clock.now()
             finally:
                 self._running -= 1
@@ -244,7 +260,9 @@ class Lanes:
         context = contextvars.copy_context()
         blocking = BlockingWork(work, buffer, loop)
         handler = attempt.subscription.handler
-        call = self._threads.submit(context.run, _called, handler, attempt.hand_over(), blocking)
+        call = self._threads.submit(
+            context.run, self._called, handler, attempt.hand_over(), blocking
+        )
         self._calls.add(call)
         call.add_done_callback(self._calls.discard)
         answer = await asyncio.wrap_future(call)
@@ -252,6 +270,15 @@ class Lanes:
             raise TypeError(f"{handler!r} gave back a generator, of which nothing has run")
         if inspect.isawaitable(answer):  # a plain function that gives back a coroutine
             await answer
+
+    def _called(self, handler: Handler, event: Event, work: BlockingWork) -> object:
+        try:
+            return handler(event, work)
+        except StopIteration as error:  # it would be lost on its way to the event loop
+            raise RuntimeError("the handler raised StopIteration") from error
+        finally:
+            if self._is_child:
+                fork.end_child()
 
 
 def _is_running(attempt: Attempt) -> bool:
@@ -267,13 +294,6 @@ def _held_back(attempt: Attempt, now: datetime) -> Ending | None:
         return recovery.handed_back(attempt)
     rule = None if recovery.health.untroubled else recovery.health.down(event_type)
     return None if rule is None else recovery.parked(attempt, rule, now)
-
-
-def _called(handler: Handler, event: Event, work: BlockingWork) -> object:
-    try:
-        return handler(event, work)
-    except StopIteration as error:  # it would be lost on its way to the event loop
-        raise RuntimeError("the handler raised StopIteration") from error
 
 
 async def _within(limit: timedelta, attempt: Attempt, work: Work) -> None:

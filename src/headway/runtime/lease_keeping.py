@@ -17,6 +17,7 @@ from headway.ports.bus import Delivery
 from headway.ports.clock import Clock
 from headway.ports.documents import Documents
 from headway.runtime.attempt import Attempt
+from headway.runtime.forked_loop import ForkedLoop
 
 Aside = Callable[[], AbstractAsyncContextManager[Documents]]
 """Gives the documents once more, for another event loop."""
@@ -127,6 +128,7 @@ async def _thread(run: Callable[[], Coroutine[None, None, None]]) -> AsyncIterat
     """Have a coroutine run in a thread of its own inside the block."""
     loop = asyncio.new_event_loop()
     task = loop.create_task(run())
+    own = ForkedLoop(loop)
 
     def host() -> None:
         with suppress(asyncio.CancelledError):
@@ -142,3 +144,4 @@ async def _thread(run: Callable[[], Coroutine[None, None, None]]) -> AsyncIterat
         with suppress(RuntimeError):  # it has ended by itself
             loop.call_soon_threadsafe(task.cancel)
         await asyncio.to_thread(thread.join)
+        del own

@@ -29,6 +29,7 @@ from headway.runtime.fitness import (
     refuse_without_store,
     shortest_lease,
 )
+from headway.runtime.forked_loop import ForkedLoop
 from headway.runtime.gate import Gate
 from headway.runtime.housekeeping import Housekeeping
 from headway.runtime.lanes import Lanes
@@ -212,6 +213,7 @@ class Worker:
         reaching = asyncio.create_task(self._reach.run())
         stopping = asyncio.create_task(self._until_stopped())
         self._lanes.start()
+        own = ForkedLoop(asyncio.get_running_loop())
         watching = nullcontext() if self._watchdog is None else self._watchdog.watching()
         tasks = {committing, feeding, keeping, reaching, stopping}
         async with watching, self._leases.keeping(in_thread=self._beats_in_thread):
@@ -230,6 +232,7 @@ class Worker:
                     await self._drain()
                 await _cancel(committing, *self._aside)
                 await self._engine.close()
+                del own  # until here a child that is forked has nothing of this loop
 
     async def _open(self) -> bool:
         """Open the engine, however long it is away; False: told to stop meanwhile."""

@@ -25,8 +25,10 @@ from pika.exceptions import (
 )
 
 from headway.adapters.rabbitmq.connecting import full, refusal
+from headway.adapters.rabbitmq.io import descriptors_of
 from headway.adapters.rabbitmq.tolerant import TolerantConnection
 from headway.core.errors import ConfigurationError
+from headway.ports import fork
 
 T = TypeVar("T")
 NOT_FOUND = 404
@@ -47,6 +49,11 @@ class Desk:
         self._parameters.blocked_connection_timeout = _PATIENCE
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="headway-rabbitmq-desk")
         self._connection: pika.BlockingConnection | None = None
+        fork.own(self)
+
+    def in_child(self) -> None:
+        if self._connection is not None:
+            fork.close_in_child(descriptors_of(self._connection._impl.ioloop))  # noqa: SLF001
 
     @property
     def address(self) -> str:

@@ -6,12 +6,23 @@ would take the worker for dead.
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from pika.adapters.select_connection import IOLoop
 
+from headway.ports import fork
+
 _LOG = logging.getLogger("headway")
+
+
+def descriptors_of(loop: IOLoop) -> Iterator[int]:
+    """Give what pika's loop has open: its connections, and what wakes it."""
+    poller = loop._poller  # noqa: SLF001 (pika shows no other way)
+    yield from list(poller._fd_handlers)  # noqa: SLF001
+    for each in (poller._w_interrupt, getattr(poller, "_poll", None)):  # noqa: SLF001
+        if each is not None and hasattr(each, "fileno"):
+            yield each.fileno()
 
 
 class IoThread:
@@ -21,6 +32,11 @@ class IoThread:
         self.loop = IOLoop()
         self._thread: threading.Thread | None = None
         self._stopping = False
+        fork.own(self)
+
+    def in_child(self) -> None:
+        # Or the broker would not hear that the parent has died.
+        fork.close_in_child(descriptors_of(self.loop))
 
     def start(self) -> None:
         if self._thread is None:

@@ -16,6 +16,7 @@ from contextlib import suppress
 from types import TracebackType
 
 from headway.adapters.sqlite.connection import Location
+from headway.ports import fork
 
 if sys.platform != "win32":
     import fcntl
@@ -32,6 +33,7 @@ class Turnstile:
         self._location = location
         self._gates: tuple[int, int] | None = None
         self._pause = threading.Event()  # never set: it only gives waits
+        fork.own(self)
 
     def __enter__(self) -> None:
         if sys.platform == "win32":  # no such locks there: SQLite's own waiting has to do
@@ -53,6 +55,10 @@ class Turnstile:
     ) -> None:
         if sys.platform != "win32" and self._gates is not None:
             fcntl.flock(self._gates[1], fcntl.LOCK_UN)
+
+    def in_child(self) -> None:
+        # A lock of these files is that of all who have the descriptor: a child would keep it shut.
+        fork.close_in_child(self._gates or ())
 
     def close(self) -> None:
         gates, self._gates = self._gates, None
