@@ -22,6 +22,7 @@ import asyncpg
 from benchmarks.measure import Table, interleave
 from headway import Event, Lifecycle, Service, Work
 from headway.adapters.memory.bus import MemoryBus
+from headway.adapters.memory.history import MemoryHistory
 from headway.adapters.memory.letters import MemoryLetters
 from headway.adapters.memory.places import MemoryPlaces
 from headway.adapters.memory.state import State
@@ -39,6 +40,7 @@ from headway.core.sweep_settings import SweepSettings
 from headway.core.travel import instant
 from headway.ports.bus import Bus, Parked, Queue
 from headway.ports.engine import Engine
+from headway.ports.history import History
 from headway.ports.letters import Letters
 from headway.ports.places import BusPlaces
 from headway.runtime.joined_engine import with_store
@@ -117,6 +119,7 @@ class _Parts:
     bus: Bus
     letters: Letters
     places: BusPlaces
+    history: History
 
 
 class Stage:
@@ -161,6 +164,7 @@ class Stage:
             MemoryBus(state, _CLOCK, _CHANCE),
             MemoryLetters(state, _CLOCK),
             MemoryPlaces(state, _CLOCK),
+            MemoryHistory(state.notes),
         )
         engine = with_store(parts, postgres_store(url, _CLOCK))
         self.closes(engine.close)

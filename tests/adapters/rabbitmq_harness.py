@@ -81,6 +81,7 @@ class RabbitBusHarness(EngineHarness):
             records=nothing,
             documents=nothing,
             places=nothing,
+            history=nothing,
         )
 
     async def set_clock(self, step: timedelta) -> None:

@@ -27,7 +27,7 @@ def tell(report: Report) -> None:
 async def main(url: str, work: str) -> None:
     clock = SystemClock()
     parts = rabbitmq_parts(url, clock, SystemChance())
-    queues = FailedQueues(without_store(parts), clock)
+    queues = FailedQueues(without_store(parts), clock, SystemChance())
     say("going")
     if work == "read":
         after = None

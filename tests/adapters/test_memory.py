@@ -45,6 +45,7 @@ from headway.testing.conformance.examples import (
     wrote,
 )
 from headway.testing.conformance.harness import Capability, EngineHarness
+from headway.testing.conformance.history import HistoryConformance
 from headway.testing.conformance.leases import LeasesConformance
 from headway.testing.conformance.letters import LettersConformance
 from headway.testing.conformance.places import PlacesConformance
@@ -98,6 +99,9 @@ class TestCandidates(CandidatesConformance): ...
 
 
 class TestDesk(DeskConformance): ...
+
+
+class TestHistory(HistoryConformance): ...
 
 
 class TestLeases(LeasesConformance): ...

@@ -201,7 +201,7 @@ async def test_two_operators_requeue_everything_once(harness: Harness) -> None:
     second = await opened(harness)
     reports = await asyncio.gather(
         *(
-            FailedQueues(without_store(each), harness.clock).requeue(FAILED)
+            FailedQueues(without_store(each), harness.clock, SystemChance()).requeue(FAILED)
             for each in (first, second)
         )
     )
@@ -329,7 +329,8 @@ async def test_whatever_lies_in_a_failed_queue_is_shown_and_kept(harness: Harnes
     )
     assert len(contents(harness.url, MAILS.failed)) == 1  # the header sent it there, and no copy
 
-    report = await FailedQueues(without_store(parts), harness.clock).requeue(FAILED)
+    queues = FailedQueues(without_store(parts), harness.clock, SystemChance())
+    report = await queues.requeue(FAILED)
     assert (report.done, len(report.skipped)) == (1, len(garbage))
     assert "name a target queue" in report.skipped[0].reason
     elsewhere = first[2]

@@ -28,7 +28,7 @@ MINUTE = 60_000
 
 @pytest.fixture
 async def sequences(redis_database: str) -> AsyncIterator[RedisSequences]:
-    sequences = redis_sequences(redis_database)
+    sequences = redis_sequences(redis_database, prefix="uptime")
     yield sequences
     await sequences.close()
 
@@ -103,7 +103,7 @@ async def test_what_is_held_expires_long_after_it_was_to_be_given_out(
 
 async def test_what_is_parked_never_expires(redis_database: str) -> None:
     clock, settings = VirtualClock(), SequenceSettings(on_gap=OnGap.PARK)
-    sequences = redis_sequences(redis_database, settings, clock=clock)
+    sequences = redis_sequences(redis_database, settings, clock=clock, prefix="uptime")
     await done(sequences, offer(0, "a"))
     await sequences.offer([offer(2, "b")])
     clock.advance(180 * timedelta(seconds=1))
@@ -119,7 +119,7 @@ async def test_what_is_parked_never_expires(redis_database: str) -> None:
 
 async def test_a_backlog_that_is_gone_leaves_nothing_behind(redis_database: str) -> None:
     clock = VirtualClock()
-    sequences = redis_sequences(redis_database, clock=clock)
+    sequences = redis_sequences(redis_database, clock=clock, prefix="uptime")
     await done(sequences, offer(0, "a"))
     await sequences.offer([offer(2, "b")])
     client: Any = sequences.client
@@ -154,7 +154,7 @@ async def test_a_batch_is_one_call(sequences: RedisSequences) -> None:
 
 async def test_the_time_is_the_servers(redis_database: str) -> None:
     quick = SequenceSettings().scaled(0.001)
-    sequences = redis_sequences(redis_database, quick)
+    sequences = redis_sequences(redis_database, quick, prefix="uptime")
     await done(sequences, offer(0, "a"))
     await sequences.offer([offer(2, "b")])
     before = (await sequences.read("7")).now
@@ -171,7 +171,7 @@ async def test_the_time_is_the_servers(redis_database: str) -> None:
 
 async def test_what_is_held_outlives_a_server_that_is_killed() -> None:
     with Redis() as server:
-        sequences = redis_sequences(server.url, clock=VirtualClock())
+        sequences = redis_sequences(server.url, clock=VirtualClock(), prefix="uptime")
         await sequences.client.config_set("appendfsync", "always")
         await done(sequences, offer(0, "a"))
         await sequences.offer([offer(2, "b"), offer(3, "c")])
@@ -220,7 +220,7 @@ async def test_a_key_that_cannot_be_read_stops_no_other(
     redis_database: str, caplog: pytest.LogCaptureFixture, spoil: Callable[[Any], Awaitable[None]]
 ) -> None:
     clock = VirtualClock()
-    sequences = redis_sequences(redis_database, clock=clock)
+    sequences = redis_sequences(redis_database, clock=clock, prefix="uptime")
     for key in ("6", "7", "8"):
         await done(sequences, offer(0, "a", key))
         await sequences.offer([offer(n, f"h{n}", key) for n in (2, 3)])
@@ -297,7 +297,7 @@ async def test_who_is_forgotten_is_in_the_index_no_more(sequences: RedisSequence
 
 async def test_an_error_of_the_server_is_no_error_of_a_key() -> None:
     with Redis() as server:
-        sequences = redis_sequences(server.url)
+        sequences = redis_sequences(server.url, prefix="uptime")
         await done(sequences, offer(0, "a"))
         await sequences.client.config_set("maxmemory", 1)
         for n in (1, 2):

@@ -21,6 +21,7 @@ from headway.testing.conformance.commit import CommitConformance
 from headway.testing.conformance.desk import DeskConformance
 from headway.testing.conformance.documents import DocumentsConformance
 from headway.testing.conformance.harness import EngineHarness
+from headway.testing.conformance.history import HistoryConformance
 from headway.testing.conformance.leases import LeasesConformance
 from headway.testing.conformance.letters import LettersConformance
 from headway.testing.conformance.places import PlacesConformance
@@ -108,6 +109,9 @@ class TestCandidates(CandidatesConformance): ...
 
 
 class TestDesk(DeskConformance): ...
+
+
+class TestHistory(HistoryConformance): ...
 
 
 class TestLeases(LeasesConformance): ...

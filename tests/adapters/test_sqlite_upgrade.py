@@ -54,8 +54,8 @@ async def test_an_old_file_is_brought_up_to_date_and_keeps_what_is_in_it(old: Pa
         rule, View.FAILED, engine_now, newest_first=True, page=10
     )
     assert [[each["_id"] for each in page] async for page in scan] == [["one"]]
-    await engine.sweeping.desk.note({"at": now.isoformat(), "who": "me"})
-    assert len(await engine.sweeping.desk.notes(5)) == 1
+    await engine.history.append({"at": now.isoformat(), "who": "me"})
+    assert len(await engine.history.latest(5)) == 1
     assert await engine.sweeping.totals.add("g", {"n": 1}) == {"n": 1}
     await engine.bus.close()
 

@@ -45,7 +45,7 @@ class Office:
 
     def look(self, key: str) -> Looked:
         async def look() -> Looked:
-            sequences = open_sequences(self.url)
+            sequences = open_sequences(self.url, family="uptime")
             try:
                 return (await sequences.look([Look(key, "looker")]))[0]
             finally:
@@ -54,7 +54,8 @@ class Office:
         return asyncio.run(look())
 
     def __call__(self, *words: str) -> Result:
-        return CliRunner().invoke(app, ["order", *words, "--sequences", self.url])
+        named = [] if "--name" in words else ["--name", "uptime"]
+        return CliRunner().invoke(app, ["order", *words, *named, "--sequences", self.url])
 
     def json(self, *words: str) -> Any:
         done = self(*words, "--json")

@@ -568,7 +568,7 @@ def test_what_was_never_attempted_is_listed_by_when_it_was_made(office: Office) 
 
 
 def test_the_history_says_who_did_what(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "Nobody has changed documents here yet" in office("documents", "history").stdout
+    assert "No document was changed yet." in office("documents", "history").stdout
     office.give_up("a", "b")
     office("documents", "archive", "messages", "a")
     office("documents", "reset", "messages", "--all")
@@ -664,7 +664,7 @@ def test_a_change_that_is_killed_is_seen_and_completed_by_the_next(office: Offic
     assert (trace["outcome"], trace["chosen"], len(trace["ids"])) == ("intended", 2_000, 100)
     said = office("documents", "history").stdout
     assert "? of 2000" in said
-    assert "it was killed, or is going on" in said
+    assert "it is going on, or its process was killed" in said
     complete(office)
 
 

@@ -34,7 +34,7 @@ def test_status_shows_what_each_key_expects_holds_and_misses(office: Office) -> 
     office.hold("idle", 1, 2)
     assert "No key of uptime holds anything now." in office("status").stdout
     office.hold("shop-17", 1, 4, 5)
-    (line,) = [line for line in office("status").stdout.splitlines() if "shop-17" in line]
+    (line,) = [line for line in office("status").stdout.splitlines() if line.startswith("shop-17")]
     assert line.split()[:5] == ["shop-17", "waiting", "2", "2", "2"]
     assert "in 2 min 5" in line or "in 3 min" in line
     (found,) = office.json("status")
@@ -94,7 +94,8 @@ def test_a_drain_is_shown_first_asks_and_is_recorded(office: Office) -> None:
     done = office("drain", "a", "--yes")
     assert "1 of 1 key drained" in done.stdout
     record = json.loads(done.stderr.splitlines()[-1])
-    assert (record["change"], record["key"], record["held"]) == ("drain", "a", 2)
+    assert (record["change"], record["sequences"], record["held"]) == ("drain", "uptime", 2)
+    assert record["gaps"] == {"a": [[2, 2, 1], [4, 4, 1]]}
     assert "@" in record["operator"]
     work = office.look("a").work
     assert work is not None
@@ -135,7 +136,7 @@ def test_a_person_is_asked_and_sees_what_is_meant(tmp_path: Path, answer: bytes,
     office.hold("shop-17", 1, 3)
     outer, inner = pty.openpty()
     with subprocess.Popen(
-        [*COMMAND, "drain", "shop-17", "--sequences", office.url],
+        [*COMMAND, "drain", "shop-17", "--name", "uptime", "--sequences", office.url],
         stdin=inner,
         stdout=inner,
         stderr=inner,
@@ -218,7 +219,9 @@ def test_the_uptime_system_says_itself_where_and_for_how_long(
     office.hold("a", 1, 3)
     monkeypatch.setenv("UPTIME_STORE", office.url)
     monkeypatch.setenv("UPTIME_TIME_SCALE", "20")
-    (found,) = json.loads(CliRunner().invoke(app, ["order", "status", "--json"]).stdout)
+    (found,) = json.loads(
+        CliRunner().invoke(app, ["order", "status", "--name", "uptime", "--json"]).stdout
+    )
     waits = datetime.fromisoformat(found["gives_up"]) - datetime.fromisoformat(found["since"])
     assert waits == timedelta(hours=1)
 

@@ -21,8 +21,12 @@ def test_a_name_that_never_kept_anything_is_told_from_one_that_holds_nothing_now
 ) -> None:
     office.hold("a", 1, family="parcels")
     office.hold("a", 1, family="orders")
-    said = "No resequencer named uptime has ever kept anything there. Those that have: "
-    assert said + "orders, parcels (say --name NAME)." in office("status").stdout
+    said = "No resequencer named uptime has ever kept anything there. These have:\n"
+    commands = [
+        f"  headway order status --name {name} --sequences {office.url}\n"
+        for name in ("orders", "parcels")
+    ]
+    assert office("status").stdout == said + "".join(commands)
     done = office("status", "--name", "parcels").stdout
     assert done == "No key of parcels holds anything now.\n"
 
@@ -38,7 +42,7 @@ def test_a_drain_does_not_claim_what_only_the_workers_know(office: Office) -> No
     assert "what becomes of a gap are the usual ones: no --settings given" in explained
     record = json.loads(office("drain", "b", *words[1:], "--yes").stderr.splitlines()[-1])
     assert "on_gap" not in record
-    assert "given up, 1 held" in record["message"]
+    assert (record["gaps"], record["held"]) == ({"b": [[2, 2, 1]]}, 1)
 
 
 def test_a_result_that_cannot_be_applied_says_where_the_error_is(office: Office) -> None:

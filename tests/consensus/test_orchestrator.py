@@ -179,7 +179,8 @@ async def test_what_never_comes_is_a_letter_and_told_once_and_a_requeue_finishes
     assert (failed.thread_ids, failed.retry_count) == ([], 9)
     assert late["_id"] in failed.error_message
     await scene.trial.put("chunks", late)
-    await FailedQueues(scene.trial.engine, scene.trial.clock).requeue("orchestration.failed")
+    trial = scene.trial
+    await FailedQueues(trial.engine, trial.clock, trial.chance).requeue("orchestration.failed")
     await scene.trial.run()
     assert len(scene.requested) == 1
     assert await scene.letters() == []

@@ -286,6 +286,7 @@ async def test_the_letter_of_a_lost_archive_says_what_brings_it_back(tmp_path: P
     assert f"headway failed requeue {FAILED}" in letter.last_error
     await world.ingest("a.mbox", mail)
     assert not await world.trial.documents("messages")
-    await FailedQueues(world.trial.engine, world.trial.clock).requeue(FAILED)
+    trial = world.trial
+    await FailedQueues(trial.engine, trial.clock, trial.chance).requeue(FAILED)
     await world.trial.run()
     assert len(await world.trial.documents("messages")) == 1

@@ -243,7 +243,8 @@ async def test_a_folder_that_cannot_be_written_to_is_tried_three_times_and_a_req
     (failed,) = scene.failed
     assert failed.retry_count == 3
     scene.settings.reports.unlink()
-    await FailedQueues(scene.trial.engine, scene.trial.clock).requeue("report.delivery.failed")
+    trial = scene.trial
+    await FailedQueues(trial.engine, trial.clock, trial.chance).requeue("report.delivery.failed")
     await scene.run()
     assert len(scene.published) == 1
     assert scene.page(f"{thread.id}.html").text

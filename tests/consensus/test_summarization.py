@@ -74,7 +74,8 @@ class Scene:
         return [each.error_type for each in await self.trial.letters("summarization.failed")]
 
     async def requeue(self) -> None:
-        await FailedQueues(self.trial.engine, self.trial.clock).requeue("summarization.failed")
+        failed = FailedQueues(self.trial.engine, self.trial.clock, self.trial.chance)
+        await failed.requeue("summarization.failed")
         await self.run()
 
 

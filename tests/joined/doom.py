@@ -119,6 +119,7 @@ class DoomedStore:
         self.records = DoomedRecords(store.records, doom)
         self.documents = store.documents
         self.ends = store.ends
+        self.history = store.history
         self.sweeping = store.sweeping
         self.bodies_wait = store.bodies_wait
         self.aside = store.aside
@@ -141,4 +142,5 @@ class DoomedStore:
 
 def doomed(parts: Parts, doom: Doom) -> Parts:
     bus: Any = DoomedBus(parts.bus, doom)
-    return Parts(bus, DoomedLetters(parts.letters, parts.bus, doom), parts.places)
+    letters = DoomedLetters(parts.letters, parts.bus, doom)
+    return Parts(bus, letters, parts.places, parts.history)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from headway.adapters.memory.bus import MemoryBus
+from headway.adapters.memory.history import MemoryHistory
 from headway.adapters.memory.letters import MemoryLetters
 from headway.adapters.memory.places import MemoryPlaces
 from headway.adapters.memory.state import State
@@ -19,6 +20,7 @@ from headway.adapters.sqlite.timeline import Moment
 from headway.ports.bus import Bus
 from headway.ports.clock import Clock
 from headway.ports.engine import Engine
+from headway.ports.history import History
 from headway.ports.letters import Letters
 from headway.ports.places import BusPlaces
 from headway.ports.records import DoneRecord
@@ -35,6 +37,7 @@ class Parts:
     bus: Bus
     letters: Letters
     places: BusPlaces
+    history: History
 
 
 class Uncounted(MemoryPlaces):
@@ -47,7 +50,10 @@ class Uncounted(MemoryPlaces):
 
 def bus_parts(state: State, clock: Clock) -> Parts:
     return Parts(
-        MemoryBus(state, clock, Fixed()), MemoryLetters(state, clock), Uncounted(state, clock)
+        MemoryBus(state, clock, Fixed()),
+        MemoryLetters(state, clock),
+        Uncounted(state, clock),
+        MemoryHistory(state.notes),
     )
 
 

@@ -10,6 +10,7 @@ from headway.testing.conformance.candidates import CandidatesConformance
 from headway.testing.conformance.commit import CommitConformance
 from headway.testing.conformance.desk import DeskConformance
 from headway.testing.conformance.documents import DocumentsConformance
+from headway.testing.conformance.history import HistoryConformance
 from headway.testing.conformance.leases import LeasesConformance
 from headway.testing.conformance.letters import LettersConformance
 from headway.testing.conformance.places import PlacesConformance
@@ -34,7 +35,13 @@ class TestWithStore(
         await harness.close()
 
 
-class TestSweeping(CandidatesConformance, DeskConformance, LeasesConformance, TotalsConformance):
+class TestSweeping(
+    CandidatesConformance,
+    DeskConformance,
+    HistoryConformance,
+    LeasesConformance,
+    TotalsConformance,
+):
     @pytest.fixture
     async def harness(self, tmp_path: Path) -> AsyncIterator[StoreHarness]:
         harness = StoreHarness(tmp_path / "store.db")

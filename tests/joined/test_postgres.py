@@ -9,6 +9,7 @@ from headway.testing.conformance.candidates import CandidatesConformance
 from headway.testing.conformance.commit import CommitConformance
 from headway.testing.conformance.desk import DeskConformance
 from headway.testing.conformance.documents import DocumentsConformance
+from headway.testing.conformance.history import HistoryConformance
 from headway.testing.conformance.leases import LeasesConformance
 from headway.testing.conformance.letters import LettersConformance
 from headway.testing.conformance.locked import LockedConformance
@@ -49,6 +50,7 @@ class TestStore(
 class TestSweeping(
     CandidatesConformance,
     DeskConformance,
+    HistoryConformance,
     LeasesConformance,
     LockedConformance,
     TotalsConformance,

@@ -88,7 +88,7 @@ async def test_what_failed_is_sent_again_and_everything_takes_effect_once(
     report = await verify(desk.places, against=IDS)
     assert (report.verdict, report.places["failed"]) == (Verdict.OK, 5)
 
-    failed = FailedQueues(desk, harness.clock)
+    failed = FailedQueues(desk, harness.clock, Seeded())
     (first, *_) = await failed.inspect("orders.failed")
     assert (await failed.purge("orders.failed", ids=[first.letter_id])).done == 1
     shop.broken = False

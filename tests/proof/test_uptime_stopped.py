@@ -69,7 +69,7 @@ class StoppingStore(SqliteStore):
 def consumer(store: SqliteStore, url: str, counts: Tally) -> ResultProcessor:
     return ResultProcessor(
         store,
-        redis_sequences(url, QUICK),
+        redis_sequences(url, QUICK, prefix="uptime"),
         clock=CLOCK,
         chance=CHANCE,
         counts=counts,

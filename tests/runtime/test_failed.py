@@ -45,7 +45,9 @@ class Shop:
             self.mailed.append(event.data["order"])
 
         self.trial = Trial(self.orders, self.mails)
-        self.failed = FailedQueues(self.trial.engine, self.trial.clock, who="ada")
+        self.failed = FailedQueues(
+            self.trial.engine, self.trial.clock, self.trial.chance, who="ada"
+        )
 
     def _fail(self, event: Any) -> None:
         if self.broken:
@@ -63,7 +65,8 @@ class Shop:
         return await self.trial.letters("orders.failed")
 
     def with_letters(self, letters: Letters) -> FailedQueues:
-        return FailedQueues(replace(self.trial.engine, letters=letters), self.trial.clock)
+        engine = replace(self.trial.engine, letters=letters)
+        return FailedQueues(engine, self.trial.clock, self.trial.chance)
 
     async def balances(self) -> bool:
         count = await self.trial.count()
@@ -382,7 +385,7 @@ async def test_a_name_may_be_the_queue_its_service_or_its_collection() -> None:
         service.on("Any")(lambda _event, _work: None)
     trial = Trial(*services)
     await trial.open()
-    failed = FailedQueues(trial.engine, trial.clock)
+    failed = FailedQueues(trial.engine, trial.clock, trial.chance)
     for given in ("parsing.failed", "parsing", "archives.failed", "archives"):
         assert await failed.find(given) == "parsing.failed"
     for given in ("embedding", "chunks.failed", "embedding.generation.failed"):
@@ -392,7 +395,7 @@ async def test_a_name_may_be_the_queue_its_service_or_its_collection() -> None:
     assert "did you mean parsing.failed?" in str(refused.value)
     assert "chunking.failed, embedding.generation.failed, parsing.failed" in str(refused.value)
     with pytest.raises(ConfigurationError, match="no failed queue yet"):
-        await FailedQueues(Trial().engine, trial.clock).find("parsing")
+        await FailedQueues(Trial().engine, trial.clock, trial.chance).find("parsing")
 
 
 async def test_a_page_after_a_letter_that_has_gone_is_refused_and_not_taken_for_the_end(

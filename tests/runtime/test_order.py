@@ -11,6 +11,7 @@ from headway.core.sequence_answers import Completion, Look, Offer, Offered, Outc
 from headway.core.sequence_settings import OnGap, SequenceSettings
 from headway.core.sequence_waiting import Mode
 from headway.runtime.order import ResultOrder
+from headway.testing.chance import Seeded
 from headway.testing.clock import VirtualClock
 
 SECOND = timedelta(seconds=1)
@@ -22,7 +23,7 @@ class Bench:
     def __init__(self, **settings: object) -> None:
         self.clock = VirtualClock()
         self.sequences = MemorySequences(self.clock, SequenceSettings(**settings))  # type: ignore[arg-type]
-        self.order = ResultOrder(self.sequences, who="ann@desk")
+        self.order = ResultOrder(self.sequences, self.clock, Seeded(), who="ann@desk")
         self._tokens = 0
 
     async def offer(self, key: str, position: int, *, complete: bool = True) -> Offered:
@@ -86,10 +87,10 @@ async def test_a_drain_releases_what_is_held_and_is_recorded(
         report = await bench.order.drain(["a"])
     assert (report.done, report.chosen[0].missing) == (1, 3)
     (record,) = caplog.records
-    assert record.getMessage() == (
-        "drain of a by ann@desk: 3 missing given up (backfill), 2 held released"
-    )
-    assert record.__dict__["missing"] == [[2, 3, 1], [5, 5, 1]]
+    assert record.getMessage() == "drain of results by ann@desk: 1 of 1 key (keys=a), complete"
+    assert record.__dict__["gaps"] == {"a": [[2, 3, 1], [5, 5, 1]]}
+    assert (record.__dict__["missing"], record.__dict__["held"]) == (3, 2)
+    assert record.__dict__["on_gap"] == "backfill"
     (looked,) = await bench.sequences.look([Look("a", "looker")])
     assert looked.work is not None
     assert looked.work.gap is not None

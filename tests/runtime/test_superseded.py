@@ -37,7 +37,7 @@ class Office:
             raise ValueError("broken")
 
         self.trial = Trial(self.chunking)
-        self.failed = FailedQueues(self.trial.engine, self.trial.clock)
+        self.failed = FailedQueues(self.trial.engine, self.trial.clock, self.trial.chance)
 
     def put(self, *ids: str, **fields: Any) -> None:
         """Write documents as another client does; fields that are there stay."""
@@ -230,7 +230,7 @@ async def test_a_letter_whose_work_was_sent_anew_and_done_is_superseded() -> Non
         await trial.run()
     await trial.publish("OrderPlaced", {"order": "b", "bad": True})
     await trial.run()
-    queues = FailedQueues(trial.engine, trial.clock)
+    queues = FailedQueues(trial.engine, trial.clock, trial.chance)
     letters = await queues.inspect("orders")
     about = {letter.letter_id: letter.original_event["data"]["order"] for letter in letters}
     overtaken = await queues.superseded(letters)

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -17,10 +17,11 @@ from headway.core.travel import instant
 from headway.core.writes import Document
 from headway.ports.desk import DocumentDesk
 from headway.ports.engine import Engine
+from headway.ports.history import History
 from headway.runtime.documents import StoredDocuments
 from headway.runtime.documents_choosing import PAGE, Choice
-from headway.runtime.documents_history import read_history
 from headway.runtime.documents_report import DocumentsReport
+from headway.runtime.history import Subject, read_history
 from headway.runtime.service import Service
 from headway.testing.trial import Trial
 
@@ -383,14 +384,14 @@ async def test_a_dry_run_changes_nothing_and_says_what_would_be(
 class Meddling:
     """A desk at which something happens between the look and the change."""
 
-    def __init__(self, desk: DocumentDesk, meddle: Callable[[str], Any]) -> None:
+    def __init__(self, desk: DocumentDesk | History, meddle: Callable[[str], Any]) -> None:
         self._desk = desk
         self._meddle = meddle
         self.calls: list[str] = []
         self.pages: list[int] = []
 
     async def browse(self, *args: Any, **options: Any) -> Any:
-        async for page in self._desk.browse(*args, **options):
+        async for page in cast(DocumentDesk, self._desk).browse(*args, **options):
             self.calls.append("page")
             self.pages.append(len(page))
             yield page
@@ -410,7 +411,11 @@ def meddled(bench: Bench, meddle: Callable[[str], Any]) -> Meddling:
     engine = bench.trial.engine
     assert engine.sweeping is not None
     desk = Meddling(engine.sweeping.desk, meddle)
-    bench.operator = bench.on(replace(engine, sweeping=replace(engine.sweeping, desk=desk)))
+    history: Any = Meddling(engine.history, meddle)
+    history.calls = desk.calls
+    bench.operator = bench.on(
+        replace(engine, sweeping=replace(engine.sweeping, desk=desk), history=history)
+    )
     return desk
 
 
@@ -491,8 +496,8 @@ async def test_who_did_what_is_noted_before_and_after(bench: Bench) -> None:
     await bench.give_up("a", "b")
     desk = meddled(bench, lambda _: None)
     await bench.decide(Decision.RESET, Choice(error_type="ValueError"))
-    assert desk.calls == ["page", "note", "page", "change", "note"]
-    intended, complete = reversed(await bench.desk.notes(10))
+    assert desk.calls == ["page", "append", "page", "change", "append"]
+    intended, complete = reversed(await bench.trial.engine.history.latest(10))
     assert (intended["outcome"], intended["chosen"], intended["done"]) == ("intended", 2, 0)
     assert (complete["outcome"], complete["chosen"], complete["done"]) == ("complete", 2, 2)
     for note in (intended, complete):
@@ -512,20 +517,21 @@ async def test_the_history_is_of_changes_the_newest_first(bench: Bench) -> None:
     assert [note["ids"] for note in latest] == [["m4"], ["m3"], ["m2"]]
     assert {note["outcome"] for note in latest} == {"complete"}
     killed = {**latest[0], "change": "x", "outcome": "intended", "at": bench.ago(timedelta())}
-    await bench.desk.note(killed)  # of which there is one note only
+    await bench.trial.engine.history.append(killed)  # of which there is one note only
     latest = await bench.operator.history(limit=2)
     assert [note["outcome"] for note in latest] == ["intended", "complete"]
 
 
 async def test_notes_of_one_instant_may_come_in_any_order(bench: Bench) -> None:
     class Mixed(Meddling):
-        async def notes(self, limit: int, before: Any = None) -> Sequence[Document]:
-            found = await bench.desk.notes(limit)
+        async def latest(self, limit: int) -> Sequence[Document]:
+            found = await bench.trial.engine.history.latest(limit)
             return [found[1], found[0]]
 
     await bench.give_up("a")
     await bench.decide(Decision.RESET)
-    (note,) = await read_history(Mixed(bench.desk, lambda _: None), 20)
+    mixed: Any = Mixed(bench.trial.engine.history, lambda _: None)
+    (note,) = await read_history(mixed, 20, Subject.COLLECTION)
     assert note["outcome"] == "complete"
 
 
@@ -541,11 +547,11 @@ class PowerCut(BaseException):
 
 
 STEPS: Mapping[Decision, Sequence[str]] = {
-    Decision.RESET: ("note", "change", "note"),
-    Decision.RETRY: ("note", "change", "note"),
-    Decision.PURGE: ("note", "remove", "note"),
-    Decision.ARCHIVE: ("note", "move", "note"),
-    Decision.RESTORE: ("note", "change", "move", "note"),
+    Decision.RESET: ("append", "change", "append"),
+    Decision.RETRY: ("append", "change", "append"),
+    Decision.PURGE: ("append", "remove", "append"),
+    Decision.ARCHIVE: ("append", "move", "append"),
+    Decision.RESTORE: ("append", "change", "move", "append"),
 }
 
 
@@ -610,7 +616,7 @@ async def test_an_error_in_the_middle_is_noted_as_such(bench: Bench) -> None:
         await bench.decide(Decision.RESET)
     (note,) = await bench.operator.history()
     assert (note["outcome"], note["done"], note["chosen"]) == ("stopped", PAGE, PAGE + 1)
-    assert note["why"] == "ConnectionError: the store is away"
+    assert note["error"] == "ConnectionError: the store is away"
     assert len(await bench.ids(status="pending")) == PAGE
 
 
@@ -635,7 +641,7 @@ async def test_whatever_ends_a_change_is_noted_without_secrets(
 
     def meddle(call: str) -> None:
         nonlocal notes
-        notes += call == "note"
+        notes += call == "append"
         if call == "change" or notes == 4:
             raise error
 
@@ -643,10 +649,10 @@ async def test_whatever_ends_a_change_is_noted_without_secrets(
     with pytest.raises(type(error)):
         await bench.decide(Decision.RESET)
     (note,) = await bench.operator.history()
-    assert note["why"] == why
+    assert note["error"] == why
     with pytest.raises(type(error)) as ended:  # and this time not even that can be noted
         await bench.decide(Decision.RESET)
-    assert ended.value.__notes__ == [f"what came of it could not be noted either: {why}"]
+    assert ended.value.__notes__ == [f"Recording the outcome failed too: {why}"]
 
 
 async def test_who_put_documents_away_is_found_among_all_changes(bench: Bench) -> None:
@@ -689,7 +695,7 @@ async def test_large_sets_are_changed_page_by_page(bench: Bench) -> None:
     assert report.done == 4 * PAGE
     assert max(desk.pages) == PAGE
     # One page is read, removed, and only then the next one is read.
-    assert desk.calls == ["page"] * 4 + ["note"] + ["page", "remove"] * 4 + ["note"]
+    assert desk.calls == ["page"] * 4 + ["append"] + ["page", "remove"] * 4 + ["append"]
     assert told[:4] == [(False, 0, n * PAGE) for n in range(1, 5)]
     assert told[4:] == [(True, n * PAGE, 4 * PAGE) for n in range(1, 5)]
 

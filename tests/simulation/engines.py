@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from headway.adapters.memory.engine import MemoryFinisher
+from headway.adapters.memory.history import MemoryHistory
 from headway.adapters.memory.letters import MemoryLetters
 from headway.adapters.memory.places import MemoryPlaces
 from headway.adapters.memory.store import MemoryStore
@@ -55,5 +56,6 @@ class Parts:
             records=records,
             documents=FaultyDocuments(process, store.documents),
             places=MemoryPlaces(state, process.disks.clock),
+            history=MemoryHistory(state.notes),
             one_commit=one_commit,
         )

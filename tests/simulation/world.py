@@ -207,7 +207,7 @@ class World:
     async def _requeue(self, office: Process, queue: str, letter: Letter) -> None:
         self.requeued[letter.letter_id] = again(letter, letter.queue)
         engine = self._parts.engine(office, [], one_commit=self.one_commit)
-        desk = FailedQueues(engine, office, who="the operator of a simulation")
+        desk = FailedQueues(engine, office, office.chance, who="the operator of a simulation")
         # Even what was overtaken: the operator insists, and whatever is sent must come to an end.
         await _insist(partial(desk.requeue, queue, ids=[letter.letter_id], superseded=True))
 

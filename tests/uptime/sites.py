@@ -104,9 +104,11 @@ class Site:
                 opened: OpenSequences = MemorySequences(self.clock, self.settings, self._shelf)
             case "sqlite":
                 path = self.folder / "order.db"
-                opened = sqlite_sequences(path, self.clock, self.settings, synchronous="off")
+                opened = sqlite_sequences(
+                    path, self.clock, self.settings, family="uptime", synchronous="off"
+                )
             case _:
-                opened = redis_sequences(self.url, self.settings, clock=self.clock)
+                opened = redis_sequences(self.url, self.settings, prefix="uptime", clock=self.clock)
         self._opened.append(opened)
         return opened
 

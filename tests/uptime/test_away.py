@@ -147,7 +147,7 @@ async def test_redis_is_killed_and_comes_back(tmp_path: Path) -> None:
         server.kill()
         assert await send(consumer, FOUR + 3) == [Fate.PASSED]
         server.start()
-        desk = redis_sequences(url)
+        desk = redis_sequences(url, prefix="uptime")
         assert [each.position // 60_000 for each in await desk.held("s1", 10)] == [FOUR + 2]
         await desk.close()
         await asyncio.sleep(1.1)  # the engine is asked again once in a second

@@ -20,7 +20,7 @@ class Connection:
     def __init__(self, url: str | None) -> None:
         self._engine = open_engine(url)
         self._publisher = Publisher(self._engine.bus, CLOCK, CHANCE)
-        self.failed = FailedQueues(self._engine, CLOCK)
+        self.failed = FailedQueues(self._engine, CLOCK, CHANCE)
         """Letters: inspect, requeue, export, purge."""
 
     async def publish(

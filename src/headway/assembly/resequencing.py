@@ -12,7 +12,7 @@ from headway.assembly.retrying import CHANCE, CLOCK
 from headway.assembly.sequencing import open_sequences
 from headway.core.errors import ConfigurationError
 from headway.core.sequence_answers import Work
-from headway.core.sequence_settings import SequenceSettings
+from headway.core.sequence_settings import DEFAULT_NAME, SequenceSettings
 from headway.core.showing import shown
 from headway.ports.resequencing import LookScheduler, SequenceWatcher
 from headway.runtime import resequencer
@@ -49,7 +49,7 @@ class Resequencer:
         apply: Apply,
         *,
         url: str | None = None,
-        name: str = "results",
+        name: str = DEFAULT_NAME,
         settings: SequenceSettings | None = None,
         watcher: SequenceWatcher | None = None,
         scheduler: LookScheduler | None = None,

@@ -9,11 +9,9 @@ from headway.core.engine_url import RedisUrl, SqliteUrl
 from headway.core.errors import ConfigurationError
 from headway.core.extras import cure
 from headway.core.secrets import shown_url
-from headway.core.sequence_settings import SequenceSettings
+from headway.core.sequence_settings import DEFAULT_NAME, SequenceSettings
 from headway.ports.clock import Clock
 from headway.ports.sequences import SequenceDesk, Sequences
-
-FAMILY = "uptime"
 
 
 class OpenSequences(Sequences, SequenceDesk, Protocol):
@@ -23,7 +21,7 @@ class OpenSequences(Sequences, SequenceDesk, Protocol):
 def open_sequences(
     url: str | None = None,
     *,
-    family: str = FAMILY,
+    family: str = DEFAULT_NAME,
     settings: SequenceSettings | None = None,
     clock: Clock | None = None,
 ) -> OpenSequences:

@@ -11,6 +11,8 @@ from headway.core.errors import ConfigurationError
 
 E = TypeVar("E", bound=StrEnum)
 
+DEFAULT_NAME = "results"
+"""Of a resequencer, for the library and for `headway order` alike."""
 _ZERO = timedelta()
 _PART = 4
 _DURATION = "use a duration, such as timedelta(seconds=30)"

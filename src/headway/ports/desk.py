@@ -1,7 +1,6 @@
 """Documents, as an operator sees them: what is looked at, reset, removed or put away."""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from datetime import datetime
 from typing import Any, Protocol
 
 from headway.core.lifecycle import Lifecycle, State
@@ -9,7 +8,7 @@ from headway.core.writes import Document
 
 
 class DocumentDesk(Protocol):
-    """Changes documents because a person said so, and keeps who said what."""
+    """Changes documents because a person said so."""
 
     def browse(
         self, lifecycle: Lifecycle, states: Sequence[State], *, page: int
@@ -36,12 +35,4 @@ class DocumentDesk(Protocol):
 
         One whose id is taken there stays where it is.
         """
-        ...
-
-    async def note(self, entry: Document) -> None:
-        """Keep a note of what was done, and when: its field `at`. It is never changed."""
-        ...
-
-    async def notes(self, limit: int, before: datetime | None = None) -> Sequence[Document]:
-        """Give the latest notes, the newest first."""
         ...

@@ -9,6 +9,7 @@ from headway.ports.candidates import Candidates
 from headway.ports.commit import Finisher
 from headway.ports.desk import DocumentDesk
 from headway.ports.documents import Documents
+from headway.ports.history import History
 from headway.ports.leases import Leases
 from headway.ports.letters import Letters
 from headway.ports.places import Places
@@ -36,6 +37,8 @@ class Engine:
     records: DoneRecords
     documents: Documents
     places: Places
+    history: History
+    """Of what operators changed: in the store, or else on the bus."""
     one_commit: bool = False
     """True: whoever has lost a delivery cannot commit its documents either."""
     has_store: bool = True
@@ -48,6 +51,8 @@ class Engine:
     """Gives the documents over connections of their own. None: they serve any event loop."""
     bodies_wait: bool = False
     """True: bodies of `work.transaction` are coroutine functions; else they are plain ones."""
+    history_without_store: History | None = None
+    """Of what operators changed on the bus while they named no store. None: there is no such."""
     sweeping: Sweeping | None = None
     """None: there is no store, so nothing can be swept."""
 

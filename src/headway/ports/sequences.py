@@ -18,6 +18,7 @@ from headway.core.sequence_answers import Completed, Completion, Look, Looked, O
 from headway.core.sequence_settings import SequenceSettings
 from headway.core.sequence_state import KeyState
 from headway.core.showing import shown
+from headway.ports.history import History
 
 
 class UnreadableKeyError(HeadwayError):
@@ -90,6 +91,10 @@ class SequenceDesk(Protocol):
     """What operators call."""
 
     settings: SequenceSettings
+    history: History
+    """Of what operators changed, kept beside the sequences."""
+    family: str
+    """The name of the resequencer that the keys belong to."""
 
     async def read(self, key: str) -> Reading:
         """Give all that is known of a key; of an unknown one that is nothing."""

@@ -20,9 +20,9 @@ from headway.ports.clock import Clock
 from headway.ports.engine import Engine, Sweeping
 from headway.runtime.documents_changing import Changing
 from headway.runtime.documents_choosing import Choice, pages
-from headway.runtime.documents_history import History, read_archivings, read_history
 from headway.runtime.documents_report import DocumentsReport, OnReport
 from headway.runtime.documents_stuck import StuckReport, look
+from headway.runtime.history import Change, Operator, Subject, checked_reason, read_history
 from headway.runtime.sweep_targets import Target
 
 _LOOKED_AT = 100
@@ -41,8 +41,8 @@ class StoredDocuments:
     Args:
         engine: Whose store it is.
         clock: For what is due, and when it was decided.
-        chance: Names changes.
-        who: Who decides, for the record of every change.
+        chance: Names changes in the history.
+        who: Who decides, for the history.
         rule_of: Gives the rule, with its lifecycle, of a collection.
         target_of: Gives the handler that gets what is stuck in a collection, where it is known.
         is_swept: Says whether anybody sweeps a collection, as far as that is known.
@@ -62,8 +62,7 @@ class StoredDocuments:
         self._documents = engine.documents
         self._sweeping = _sweeping(engine)
         self._clock = clock
-        self._chance = chance
-        self._history = History(self._sweeping.desk, clock, who)
+        self._operator = Operator(who, engine.history, clock, chance)
         self.rule_of = rule_of
         self.target_of = target_of
         self.is_swept = is_swept
@@ -127,6 +126,7 @@ class StoredDocuments:
         choice: Choice,
         *,
         at: datetime | None = None,
+        reason: str = "",
         dry_run: bool = False,
         before: OnReport | None = None,
         on_progress: OnReport | None = None,
@@ -141,6 +141,7 @@ class StoredDocuments:
             choice: Which are meant. Where it names neither ids nor states, they are those that
                 were given up; for a retry, those that failed.
             at: Not before then are they tried again; None: by the next sweep.
+            reason: Why, for the history.
             dry_run: Only say what would be done.
             before: Called with what is meant before anything is changed; if it raises, nothing is.
             on_progress: Called after each page, while it is looked and while it is changed.
@@ -148,6 +149,7 @@ class StoredDocuments:
         if decision is Decision.RETRY and at is None:
             raise ConfigurationError("a retry needs the time when it is to be made")
         _refuse_in_archive(decision, collection)
+        reason = checked_reason(reason)
         report = DocumentsReport(
             decision=decision,
             collection=collection,
@@ -163,17 +165,28 @@ class StoredDocuments:
             return report
         if before is not None:
             before(report)
-        async with self._history.recorded(self._chance.token(), report):
+        change = Change(
+            what=decision.value,
+            subject=Subject.COLLECTION,
+            name=collection,
+            selection=report.selection,
+            reason=reason,
+            facts=report.facts,
+        )
+        async with self._operator.recorded(change):
             await changing.carry_out(on_progress)
         return report
 
-    async def history(self, limit: int = 20) -> Sequence[Document]:
-        """Give the latest changes, the newest first: who did what, and what came of it."""
-        return await read_history(self._sweeping.desk, limit)
+    async def history(self, limit: int = 20, collection: str | None = None) -> Sequence[Document]:
+        """Give the latest changes, the newest first: who, when, what, why, and what came of it."""
+        return await read_history(self._operator.history, limit, Subject.COLLECTION, collection)
 
     async def archivings(self, collection: str, limit: int = 5) -> Sequence[Document]:
         """Give the latest changes by which documents of a collection were put away, likewise."""
-        return await read_archivings(self._sweeping.desk, collection, limit)
+        archived = Decision.ARCHIVE.value
+        return await read_history(
+            self._operator.history, limit, Subject.COLLECTION, collection, what=archived
+        )
 
 
 def _refuse_in_archive(decision: Decision, collection: str) -> None:

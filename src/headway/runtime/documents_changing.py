@@ -15,7 +15,7 @@ from headway.core.sweep import SweepRule
 from headway.core.writes import ID, Document
 from headway.ports.documents import Documents
 from headway.ports.engine import Sweeping
-from headway.runtime.documents_choosing import Choice, checked, pages, usual_states
+from headway.runtime.documents_choosing import PAGE, Choice, checked, pages, usual_states
 from headway.runtime.documents_report import DocumentsReport, OnReport
 
 _AWAY = {Decision.PURGE, Decision.ARCHIVE}
@@ -64,10 +64,7 @@ class Changing:
     async def plan(self, on_progress: OnReport | None) -> None:
         """See which documents are meant, and of them which can be changed."""
         chosen: list[str] | None = [] if self._choice.limit is not None else None
-        found: set[str] = set()
         async for page in self._pages():
-            if self._choice.ids:
-                found.update(str(each[ID]) for each in page)
             for document in await self._fit(page):
                 if self._report.chosen == self._choice.limit:
                     break
@@ -79,11 +76,21 @@ class Changing:
             if self._report.chosen == self._choice.limit:
                 break
         self._report.planned = True
-        if chosen is not None:
+        if self._choice.ids is not None:
+            self._report.missing = await self._missing(self._choice.ids)
+        if chosen:
             # Exactly these, and none that moves up when one of them changes meanwhile.
             self._choice = replace(self._choice, ids=chosen, limit=None)
-        elif self._choice.error_type is None and not self._choice.states:
-            self._report.missing = [one for one in self._choice.ids if one not in found]
+
+    async def _missing(self, ids: Sequence[str]) -> Sequence[str]:
+        """Give the ids that are not in the collection, whatever else was selected by."""
+        found: set[str] = set()
+        for start in range(0, len(ids), PAGE):
+            some = await self._documents.fetch(
+                self._lifecycle.collection, ids[start : start + PAGE]
+            )
+            found.update(str(each[ID]) for each in some.values())
+        return [one for one in ids if one not in found]
 
     async def carry_out(self, on_progress: OnReport | None) -> None:
         """Change them; what has changed meanwhile stays as it is."""

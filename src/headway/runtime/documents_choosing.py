@@ -8,6 +8,7 @@ from typing import Any
 from headway.core.decision import GIVEN_UP_AT, Decision
 from headway.core.document import LAST_ERROR, LAST_FAILED_AT, moment
 from headway.core.errors import ConfigurationError
+from headway.core.ids import checked_ids
 from headway.core.lifecycle import Lifecycle, State
 from headway.core.showing import shown
 from headway.ports.desk import DocumentDesk
@@ -23,7 +24,7 @@ class Choice:
     """The documents that are meant: those to which everything applies that is said.
 
     Args:
-        ids: Only these.
+        ids: Exactly these. None: any; an empty list is refused.
         states: Only those in one of these; without any, those that a decision is usually about.
         error_type: Only those whose last error was of this type.
         limit: At most so many, in the order of their ids.
@@ -31,12 +32,15 @@ class Choice:
         stuck: Those with these ids even if they were not given up, unless somebody may have them.
     """
 
-    ids: Sequence[str] = ()
+    ids: Sequence[str] | None = None
     states: Sequence[State] = ()
     error_type: str | None = None
     limit: int | None = None
     everything: bool = False
     stuck: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "ids", checked_ids("ids", self.ids))
 
     def means(self, document: Mapping[str, Any], lifecycle: Lifecycle) -> bool:
         """Say whether a document that was read is one of them."""
@@ -46,8 +50,9 @@ class Choice:
 
     def words(self) -> str:
         """Say by what they were chosen, for the record."""
-        few = ",".join(self.ids[:_IDS_SAID]) + ",..." * (len(self.ids) > _IDS_SAID)
-        said = [f"ids={few}"] if self.ids else []
+        ids = self.ids or ()
+        few = ",".join(ids[:_IDS_SAID]) + ",..." * (len(ids) > _IDS_SAID)
+        said = [f"ids={few}"] if ids else []
         said += [f"status={','.join(self.states)}"] if self.states else []
         said += [f"error={self.error_type}"] if self.error_type is not None else []
         said += [f"limit={self.limit}"] if self.limit is not None else []
@@ -117,7 +122,7 @@ async def pages(
     What failed or was given up since the change began is not meant, unless it is named.
     """
     if choice.ids:
-        ids = list(dict.fromkeys(choice.ids))
+        ids = list(choice.ids)
         for start in range(0, len(ids), PAGE):
             found = await documents.fetch(lifecycle.collection, ids[start : start + PAGE])
             yield [each for each in found.values() if choice.means(each, lifecycle)]

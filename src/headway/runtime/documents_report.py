@@ -8,14 +8,15 @@ from typing import Any
 
 from headway.core.decision import Decision
 from headway.core.document import ATTEMPT_COUNT, count
+from headway.core.travel import instant
 from headway.core.writes import ID
 from headway.runtime.documents_choosing import error_type
+from headway.runtime.history import IDS_KEPT
 
 KINDS = 100
 """How many kinds of errors are counted apart; documents of others may hold anything."""
 OTHERS = "others"
 _SHOWN = 10
-_NAMED = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +83,17 @@ class DocumentsReport:
         """Count all that were asked for: those that were chosen, refused, or not there."""
         return self.chosen + self.refused.total() + len(self.missing)
 
+    def facts(self) -> Mapping[str, Any]:
+        """Give what the history keeps."""
+        return {
+            "chosen": self.chosen,
+            "done": self.done,
+            "meanwhile": self.meanwhile,
+            "refused": self.refused.total(),
+            "ids": self.ids,
+            "retryAt": None if self.at is None else instant(self.at),
+        }
+
     def choose(self, document: Mapping[str, Any], state: str) -> None:
         """Take down that a document is to be changed."""
         self.chosen += 1
@@ -97,7 +109,7 @@ class DocumentsReport:
                     last_error=error_type(document),
                 )
             )
-        if len(self.ids) < _NAMED:
+        if len(self.ids) < IDS_KEPT:
             self.ids.append(str(document[ID]))
 
     def refuse(self, document: Mapping[str, Any], reason: str) -> None:

@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Collection, Sequence
 from dataclasses import dataclass
 
 from headway.core.errors import LetterGoneError
+from headway.core.ids import checked_ids
 from headway.core.letter import Letter
 from headway.ports.letters import Letters
 
@@ -13,21 +14,31 @@ _IDS_SAID = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Which:
-    """The letters that are meant; without anything said, all."""
+    """Select dead letters; each condition that is set must hold."""
 
-    ids: Collection[str] = frozenset()
+    ids: Collection[str] | None = None
+    """Exactly these. None: any."""
     error_type: str | None = None
     limit: int | None = None
 
+    def __post_init__(self) -> None:
+        ids = checked_ids("ids", self.ids)
+        object.__setattr__(self, "ids", None if ids is None else frozenset(ids))
+
     def means(self, letter: Letter) -> bool:
-        if self.ids and not any(letter.letter_id.startswith(each) for each in self.ids):
-            return False
+        return self.names(letter) and self.has_error(letter)
+
+    def names(self, letter: Letter) -> bool:
+        return self.ids is None or letter.letter_id in self.ids
+
+    def has_error(self, letter: Letter) -> bool:
         return self.error_type is None or letter.error_type == self.error_type
 
     def words(self) -> str:
-        """Say by what they were chosen, for the record."""
-        few = ",".join(sorted(self.ids)[:_IDS_SAID]) + ",..." * (len(self.ids) > _IDS_SAID)
-        said = [f"ids={few}"] if self.ids else []
+        """Describe the selection, for the history."""
+        ids = sorted(self.ids or ())
+        few = ",".join(ids[:_IDS_SAID]) + ",..." * (len(ids) > _IDS_SAID)
+        said = [f"ids={few}"] if ids else []
         said += [f"error_type={self.error_type}"] if self.error_type is not None else []
         said += [f"limit={self.limit}"] if self.limit is not None else []
         return " ".join(said) or "all"
@@ -66,17 +77,44 @@ async def _ahead(letters: Letters, queue: str, page: Sequence[Letter]) -> Sequen
 async def chosen(
     letters: Letters, queue: str, which: Which, after: str | None = None
 ) -> AsyncIterator[Letter]:
-    """Give the letters that are meant, and read no further than needed."""
-    bounds = [most for most in (which.limit, len(which.ids) or None) if most is not None]
-    given, most = 0, min(bounds, default=None)
+    """Give the dead letters that are selected, and read no further than needed."""
+    given = 0
+    named = None if which.ids is None else set(which.ids)
     async for letter in walk(letters, queue, after):
-        if given == most:
+        if given == which.limit:
             return
         if which.means(letter):
             given += 1
             yield letter
+        if named is not None:
+            named.discard(letter.letter_id)
+            if not named:
+                return
 
 
-async def freeze(letters: Letters, queue: str, which: Which) -> Sequence[str]:
-    """Take down the ids of the letters that are meant now: what comes later is none of them."""
-    return [letter.letter_id async for letter in chosen(letters, queue, which)]
+@dataclass(slots=True, kw_only=True)
+class Frozen:
+    """Dead letters that are selected at one moment."""
+
+    chosen: list[str]
+    other_error: list[tuple[str, str]]
+    """Ids that were named and whose last error is another one, each with that error."""
+    missing: list[str]
+    """Ids that were named and are not in the queue."""
+
+
+async def freeze(letters: Letters, queue: str, which: Which) -> Frozen:
+    """Write down the ids of what is selected now: dead letters that come later are not."""
+    frozen = Frozen(chosen=[], other_error=[], missing=[])
+    left = set(which.ids or ())
+    async for letter in walk(letters, queue):
+        is_full = len(frozen.chosen) == which.limit
+        if which.means(letter) and not is_full:
+            frozen.chosen.append(letter.letter_id)
+        elif which.ids is not None and which.names(letter) and not which.has_error(letter):
+            frozen.other_error.append((letter.letter_id, letter.error_type))
+        left.discard(letter.letter_id)
+        if not left and (which.ids is not None or len(frozen.chosen) == which.limit):
+            break
+    frozen.missing = sorted(left)
+    return frozen

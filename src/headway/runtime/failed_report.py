@@ -1,9 +1,11 @@
 """What came of a change to a failed queue."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
+
+from headway.runtime.history import IDS_KEPT
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +34,23 @@ class Report:
     an operation that it has had itself; only it knows, so in a dry run these may still be skipped.
     """
     skipped: list[Skipped] = field(default_factory=list)
+    unselected: list[Skipped] = field(default_factory=list)
+    """Asked for by id, there, and left out by another condition."""
     gone: int = 0
     """Somebody else decided upon them meanwhile."""
     missing: Sequence[str] = ()
     """Ids that were asked for and were not there."""
+
+    def facts(self) -> Mapping[str, Any]:
+        """Give what the history keeps."""
+        return {
+            "chosen": len(self.chosen),
+            "done": self.done,
+            "skipped": len(self.skipped),
+            "gone": self.gone,
+            "targets": dict(self.targets),
+            "ids": list(self.chosen[:IDS_KEPT]),
+        }
 
     @property
     def passed(self) -> int:

@@ -11,9 +11,10 @@ from headway.core.document import LAST_OPERATION
 from headway.core.letter import Letter
 from headway.core.lifecycle import Lifecycle, State
 from headway.core.writes import Document
-from headway.ports.desk import DocumentDesk
 from headway.ports.documents import Documents
+from headway.ports.history import History
 from headway.ports.records import SWALLOWS, DoneRecord, DoneRecords, key_after
+from headway.runtime.history import Subject, read_history
 
 SUPERSEDED = (
     "superseded: the same work was done since, or its documents were processed or taken up by "
@@ -24,21 +25,19 @@ GONE = (
     "back with headway documents restore"
 )
 _LONGEST_CHAIN = 100
-_NOTES = 1_000
-"""So many of the latest changes are looked at: they say whether a store ever had a collection."""
 
 
 async def find_superseded(
     documents: Documents,
     records: DoneRecords,
     letters: Sequence[Letter],
-    desk: DocumentDesk | None = None,
+    history: History | None = None,
 ) -> Mapping[str, str]:
     """Give the ids of the letters that are superseded, each with the reason; by few reads.
 
-    With a desk, those too whose documents are gone from a collection that is kept in this store.
+    With a history, those too whose documents are gone from a collection that is kept in this store.
     """
-    by_documents = await _by_documents(documents, letters, desk)
+    by_documents = await _by_documents(documents, letters, history)
     return by_documents | dict.fromkeys(await _by_key(records, letters), SUPERSEDED)
 
 
@@ -68,7 +67,7 @@ def _was_done(record: DoneRecord) -> bool:
 
 
 async def _by_documents(
-    documents: Documents, letters: Sequence[Letter], desk: DocumentDesk | None
+    documents: Documents, letters: Sequence[Letter], history: History | None
 ) -> dict[str, str]:
     wanted: dict[str, dict[str, None]] = {}
     for letter in letters:
@@ -76,7 +75,7 @@ async def _by_documents(
             wanted.setdefault(letter.collection, {}).update(dict.fromkeys(letter.document_ids))
     found = {name: await documents.fetch(name, list(ids)) for name, ids in wanted.items()}
     missing = {name for name, ids in wanted.items() if len(found[name]) < len(ids)}
-    kept = {name for name in missing if desk and await _is_kept(name, documents, desk)}
+    kept = {name for name in missing if history and await _is_kept(name, documents, history)}
     reasons: dict[str, str] = {}
     for letter in letters:
         there = found.get(letter.collection, {})
@@ -90,12 +89,12 @@ async def _by_documents(
     return reasons
 
 
-async def _is_kept(collection: str, documents: Documents, desk: DocumentDesk) -> bool:
+async def _is_kept(collection: str, documents: Documents, history: History) -> bool:
     """Say whether a store keeps a collection, or did: else nothing of it can be gone from there."""
     for name in (collection, archive_of(collection)):
         if await documents.find(name, {}, 1):
             return True
-    return any(note.get("collection") == collection for note in await desk.notes(_NOTES))
+    return bool(await read_history(history, 1, Subject.COLLECTION, collection))
 
 
 def _left_behind(document: Document, letter: Letter) -> bool:

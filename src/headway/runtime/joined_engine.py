@@ -7,6 +7,7 @@ from typing import Protocol
 from headway.ports.bus import Bus
 from headway.ports.documents import Documents
 from headway.ports.engine import Engine, Sweeping
+from headway.ports.history import History
 from headway.ports.letters import Letters
 from headway.ports.places import BusPlaces, Ends
 from headway.ports.records import Decisions, DoneRecords
@@ -25,6 +26,8 @@ class BusParts(Protocol):
     def letters(self) -> Letters: ...
     @property
     def places(self) -> BusPlaces: ...
+    @property
+    def history(self) -> History: ...
 
 
 class StoreParts(Store, Decisions, Protocol):
@@ -36,6 +39,8 @@ class StoreParts(Store, Decisions, Protocol):
     def documents(self) -> Documents: ...
     @property
     def ends(self) -> Ends: ...
+    @property
+    def history(self) -> History: ...
     @property
     def sweeping(self) -> Sweeping | None: ...
     @property
@@ -56,6 +61,8 @@ def with_store(parts: BusParts, store: StoreParts) -> Engine:
         records=store.records,
         documents=store.documents,
         places=JoinedPlaces(parts.places, parts.letters, store.ends),
+        history=store.history,
+        history_without_store=parts.history,
         open_store=store.open,
         close_store=store.close,
         aside=store.aside,
@@ -73,5 +80,6 @@ def without_store(parts: BusParts) -> Engine:
         records=NoRecords(),
         documents=NoDocuments(),
         places=StorelessPlaces(parts.places),
+        history=parts.history,
         has_store=False,
     )

@@ -1,22 +1,40 @@
 """The order of results, as an operator works on it: see what waits for what, and end a wait."""
 
-import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Any
 
 from msgspec.structs import replace
 
 from headway.core.errors import ConfigurationError
+from headway.core.ids import checked_ids
 from headway.core.sequence_settings import OnGap
 from headway.core.sequence_state import Gap, KeyState, Why
 from headway.core.sequence_waiting import Mode, Standing, standing
 from headway.core.showing import shown
+from headway.core.writes import Document
+from headway.ports.chance import Chance
+from headway.ports.clock import Clock
 from headway.ports.sequences import HeldResult, Reading, SequenceDesk
+from headway.runtime.history import (
+    IDS_KEPT,
+    Change,
+    Operator,
+    Subject,
+    checked_reason,
+    read_history,
+)
 
-_LOG = logging.getLogger("headway.operator")
 _UNKNOWN = KeyState()
+_KEYS_SAID = 10
+_GAPS_KEPT = 10
+"""Gaps of each key that the history names."""
 _STANDS = {Mode.WAITING, Mode.PARKED}
+
+
+class UnknownKeyError(ConfigurationError):
+    """No result of a key was ever offered, or the key was removed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +93,19 @@ class DrainReport:
     holding_nothing: list[str] = field(default_factory=list)
     unknown: list[str] = field(default_factory=list)
 
+    def facts(self) -> Mapping[str, Any]:
+        """Give what the history keeps."""
+        first = self.chosen[:IDS_KEPT]
+        return {
+            "chosen": len(self.chosen),
+            "done": self.done,
+            "meanwhile": len(self.meanwhile),
+            "ids": [each.key for each in first],
+            "missing": sum(each.missing for each in self.chosen),
+            "held": sum(len(each.standing.held) for each in self.chosen),
+            "gaps": {each.key: _bounds(each.gaps[:_GAPS_KEPT]) for each in first},
+        }
+
 
 OnDrain = Callable[[DrainReport], object]
 
@@ -84,7 +115,9 @@ class ResultOrder:
 
     Args:
         desk: Where they are.
-        who: Who decides, for the record of every change (the log `headway.operator`).
+        clock: When it is decided.
+        chance: Names changes in the history.
+        who: Who decides, for the history.
         where: Under which name, and in which place, for messages.
         are_own_settings: The settings of the desk are those of the workers; else they are only the
             usual ones, and what the workers do with a gap is not known.
@@ -93,6 +126,8 @@ class ResultOrder:
     def __init__(
         self,
         desk: SequenceDesk,
+        clock: Clock,
+        chance: Chance,
         *,
         who: str = "a program",
         where: str = "here",
@@ -103,7 +138,7 @@ class ResultOrder:
         self.on_gap = desk.settings.on_gap if are_own_settings else None
         """What becomes of a gap that is given up. None: that is not known."""
         self._desk = desk
-        self._who = who
+        self._operator = Operator(who, desk.history, clock, chance)
 
     async def status(self, limit: int = 20) -> OrderReport:
         """Count the keys that hold results, and say of the first how they stand."""
@@ -118,9 +153,9 @@ class ResultOrder:
         """Say how a key stands: what it expects, holds and misses, since when and until when."""
         reading = await self._desk.read(key)
         if reading.state == _UNKNOWN:
-            raise ConfigurationError(
+            raise UnknownKeyError(
                 f"the key '{shown(key)}' is not known {self.where}: no result of it was offered "
-                "there, or it was removed; headway order status names keys that hold results"
+                "there, or it was removed"
             )
         return self._report(reading)
 
@@ -130,8 +165,9 @@ class ResultOrder:
 
     async def drain(
         self,
-        keys: Sequence[str] = (),
+        keys: Sequence[str] | None = None,
         *,
+        reason: str = "",
         dry_run: bool = False,
         before: OnDrain | None = None,
         on_progress: OnDrain | None = None,
@@ -142,36 +178,56 @@ class ResultOrder:
         next hands the results out: workers look all the time.
 
         Args:
-            keys: Which. None of them: all that stand before a gap.
+            keys: Exactly these. None: all that stand before a gap; an empty list is refused.
+            reason: Why, for the history.
             dry_run: Only say what would be done.
             before: Called with what is meant before anything is changed; if it raises, nothing is.
             on_progress: Called after each key.
         """
+        reason, keys = checked_reason(reason), checked_ids("keys", keys)
         report = DrainReport(dry_run=dry_run)
         await self._choose(report, keys)
-        if dry_run:
+        if dry_run or not report.chosen:
             report.done = len(report.chosen)
             return report
-        if before is not None and report.chosen:
+        if before is not None:
             before(report)
-        for each in report.chosen:
-            if await self._desk.drain(each.key):
-                report.done += 1
-                self._record(each)
-            else:
-                report.meanwhile.append(each.key)
-            if on_progress is not None:
-                on_progress(report)
+        async with self._operator.recorded(self._change(report, keys, reason)):
+            for each in report.chosen:
+                if await self._desk.drain(each.key):
+                    report.done += 1
+                else:
+                    report.meanwhile.append(each.key)
+                if on_progress is not None:
+                    on_progress(report)
         return report
 
-    async def _choose(self, report: DrainReport, keys: Sequence[str]) -> None:
-        if not keys:
+    async def history(self, limit: int = 20) -> Sequence[Document]:
+        """Give the latest drains of this resequencer, the newest first: who, when, what and why."""
+        return await read_history(
+            self._operator.history, limit, Subject.SEQUENCES, self._desk.family
+        )
+
+    def _change(self, report: DrainReport, keys: Sequence[str] | None, reason: str) -> Change:
+        policy = {} if self.on_gap is None else {"on_gap": self.on_gap.value}
+        few = ",".join((keys or ())[:_KEYS_SAID]) + ",..." * (len(keys or ()) > _KEYS_SAID)
+        return Change(
+            what="drain",
+            subject=Subject.SEQUENCES,
+            name=self._desk.family,
+            selection="all" if keys is None else f"keys={few}",
+            reason=reason,
+            facts=lambda: {**report.facts(), **policy},
+        )
+
+    async def _choose(self, report: DrainReport, keys: Sequence[str] | None) -> None:
+        if keys is None:
             count, _ = await self._desk.waiting(1)
             _, all_keys = await self._desk.waiting(max(count, 1))
             found = [self._report(await self._desk.read(key)) for key in all_keys]
             report.chosen += [each for each in found if each.standing.mode in _STANDS]
             return
-        for key in dict.fromkeys(keys):
+        for key in keys:
             reading = await self._desk.read(key)
             if reading.state == _UNKNOWN:
                 report.unknown.append(key)
@@ -191,24 +247,9 @@ class ResultOrder:
             step=state.head().step if state.held else None,
         )
 
-    def _record(self, drained: KeyReport) -> None:
-        policy = {} if self.on_gap is None else {"on_gap": self.on_gap.value}
-        _LOG.info(
-            "drain of %s by %s: %d missing given up%s, %d held released",
-            shown(drained.key),
-            shown(self._who),
-            drained.missing,
-            "".join(f" ({each})" for each in policy.values()),
-            len(drained.standing.held),
-            extra={
-                "operator": self._who,
-                "change": "drain",
-                "key": drained.key,
-                "missing": [[gap.first, gap.last, gap.step] for gap in drained.gaps],
-                "held": len(drained.standing.held),
-                **policy,
-            },
-        )
+
+def _bounds(gaps: Sequence[Gap]) -> list[list[int]]:
+    return [[gap.first, gap.last, gap.step] for gap in gaps]
 
 
 def _gaps(state: KeyState, now: datetime, *, fill: bool) -> Sequence[Gap]:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import msgspec
 
 from headway.adapters.memory.bus import MemoryBus
+from headway.adapters.memory.history import MemoryHistory
 from headway.adapters.memory.letters import MemoryLetters
 from headway.adapters.memory.places import MemoryPlaces
 from headway.adapters.memory.state import Item, State
@@ -91,6 +92,7 @@ def memory_engine(clock: Clock, chance: Chance, state: State | None = None) -> E
         records=store.records,
         documents=store.documents,
         places=MemoryPlaces(state, clock),
+        history=MemoryHistory(state.notes),
         one_commit=True,
         sweeping=memory_sweeping(state, clock),
     )

@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
+from headway.adapters.memory.history import MemoryHistory
 from headway.core.sequence import Sequencer
 from headway.core.sequence_answers import (
     Completed,
@@ -18,10 +19,11 @@ from headway.core.sequence_answers import (
     Offered,
     Work,
 )
-from headway.core.sequence_settings import SequenceSettings
+from headway.core.sequence_settings import DEFAULT_NAME, SequenceSettings
 from headway.core.sequence_state import KeyState, changes
 from headway.core.sequence_waiting import due
 from headway.ports.clock import Clock
+from headway.ports.history import History
 from headway.ports.sequences import HeldResult, Reading
 
 T = TypeVar("T")
@@ -39,6 +41,8 @@ class MemoryShelf:
     payloads: dict[str, dict[int, bytes]] = field(default_factory=dict)
     due: dict[str, datetime] = field(default_factory=dict)
     """Of every key that holds something."""
+    notes: list[bytes] = field(default_factory=list)
+    """What operators changed."""
 
 
 class MemorySequences:
@@ -54,6 +58,8 @@ class MemorySequences:
         self._machine = Sequencer(self.settings)
         self._clock = clock
         self._shelf = shelf or MemoryShelf()
+        self.family = DEFAULT_NAME
+        self.history: History = MemoryHistory(self._shelf.notes)
 
     async def offer(self, offers: Sequence[Offer]) -> Sequence[Offered]:
         return [self._offer(offer) for offer in offers]

@@ -13,7 +13,7 @@ from headway.adapters.memory.kept import Held
 from headway.adapters.memory.state import State
 from headway.adapters.memory.views import age, attempted, has_lease, is_in
 from headway.core.beginning import UNCLAIMED
-from headway.core.document import CLAIM_TOKEN, STATUS, moment, past
+from headway.core.document import CLAIM_TOKEN, STATUS, past
 from headway.core.lifecycle import Lifecycle
 from headway.core.lifecycle import State as Stage
 from headway.core.stuck import is_stuck
@@ -192,14 +192,6 @@ class MemoryDesk:
             there.put(one, document)
             stored.remove(one)
         return frozenset(free)
-
-    async def note(self, entry: Document) -> None:
-        self._state.notes.append(msgspec.json.encode(entry))
-
-    async def notes(self, limit: int, before: datetime | None = None) -> Sequence[Document]:
-        every: list[Document] = [msgspec.json.decode(note) for note in reversed(self._state.notes)]
-        dated = [(moment(entry.get("at")), entry) for entry in every]
-        return [e for at, e in dated if before is None or (at is not None and at < before)][:limit]
 
 
 class MemoryLeases:

@@ -1,22 +1,20 @@
 """Documents as an operator sees them, and who did what to them."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from datetime import datetime
 from functools import partial
 from typing import Any
 
-from bson import Timestamp
 from pymongo.asynchronous.client_session import AsyncClientSession
 
 from headway.adapters.mongodb.changing import setting
 from headway.adapters.mongodb.connecting import RAW, Collection, Link
 from headway.adapters.mongodb.exact import unchanged
-from headway.adapters.mongodb.naming import NOTES, OURS
+from headway.adapters.mongodb.naming import OURS
 from headway.adapters.mongodb.reading import Found, read
 from headway.adapters.mongodb.transactions import Transactions
-from headway.adapters.mongodb.values import kept_value, milliseconds, view
+from headway.adapters.mongodb.values import kept_value, view
 from headway.adapters.mongodb.views import flag_of
-from headway.core.document import STATUS, moment
+from headway.core.document import STATUS
 from headway.core.lifecycle import Lifecycle, State
 from headway.core.writes import ID, Document
 
@@ -104,17 +102,6 @@ class MongoDesk:
             return frozenset(movable)
 
         return await self._act(collection, documents, act)
-
-    async def note(self, entry: Document) -> None:
-        # The server fills in `seq`, each one higher than the last.
-        note = {"at": moment(entry.get("at")), "seq": Timestamp(0, 0), "entry": entry}
-        await (await self._link.ours(NOTES)).insert_one(note)
-
-    async def notes(self, limit: int, before: datetime | None = None) -> Sequence[Document]:
-        earlier = {} if before is None else {"at": {"$lt": milliseconds(before)}}
-        newest = [("at", -1), ("seq", -1)]
-        rows = (await self._link.ours(NOTES)).find(earlier, sort=newest, limit=limit)
-        return [view(row["entry"]) async for row in rows]
 
     async def _act(
         self, collection: str, documents: Sequence[Document], act: _Act

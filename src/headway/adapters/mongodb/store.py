@@ -13,6 +13,7 @@ from headway.adapters.mongodb.connecting import Link
 from headway.adapters.mongodb.desk import MongoDesk
 from headway.adapters.mongodb.documents import MongoDocuments
 from headway.adapters.mongodb.ends import MongoEnds
+from headway.adapters.mongodb.history import MongoHistory
 from headway.adapters.mongodb.leases import MongoLeases
 from headway.adapters.mongodb.naming import DONE
 from headway.adapters.mongodb.records import MongoDecisions, MongoRecords
@@ -39,6 +40,7 @@ class MongoStore:
         self.records = MongoRecords(link, transactions)
         self.documents = MongoDocuments(link, transactions)
         self.ends = MongoEnds(link)
+        self.history = MongoHistory(link)
         self._commits = Commits(link, transactions, self.records)
         self.sweeping: Sweeping | None = Sweeping(
             candidates=MongoCandidates(link, transactions),

@@ -3,14 +3,11 @@
 # ruff: noqa: S608 (statements are put together from parts of our own; names in them are quoted)
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from datetime import datetime
 from typing import Any
-
-import msgspec
 
 from headway.adapters.postgres.link import Link
 from headway.adapters.postgres.selecting import AsRead
-from headway.adapters.postgres.values import document, json_text
+from headway.adapters.postgres.values import document
 from headway.adapters.postgres.views import (
     TABLE,
     given_up_id,
@@ -19,17 +16,11 @@ from headway.adapters.postgres.views import (
     quoted,
     text_of,
 )
-from headway.core.document import STATUS, moment
+from headway.core.document import STATUS
 from headway.core.lifecycle import Lifecycle, State
 from headway.core.unreadable import UNREADABLE, is_stand_in
 from headway.core.writes import ID, Document
-from headway.ports.clock import Clock
 
-_NOTE = "insert into headway_notes (at, entry) values ($1, $2)"
-_NOTES = """
-select entry from headway_notes where at < coalesce($2::timestamptz, 'infinity')
-order by at desc, id desc limit $1
-"""
 _COLLECTIONS = """
 with recursive names (name) as (
     select min(collection) from headway_documents
@@ -45,16 +36,14 @@ delete from {TABLE} there using unnest($2::text[], $3::text[]) as was (id, body)
 where there.collection = $1 and there.id = was.id and there.body::text = was.body
 returning there.id
 """
-_ENTRY = msgspec.json.Decoder(Document)
 _BY_WORDS = frozenset({State.PENDING, State.FAILED, State.GIVEN_UP})
 
 
 class PostgresDesk:
     """Changes documents where their status is as it was read."""
 
-    def __init__(self, link: Link, clock: Clock) -> None:
+    def __init__(self, link: Link) -> None:
         self._link = link
-        self._clock = clock
 
     async def browse(
         self, lifecycle: Lifecycle, states: Sequence[State], *, page: int
@@ -101,14 +90,6 @@ class PostgresDesk:
             return frozenset()
         as_read = AsRead(collection, (STATUS,), documents)
         return await self._link.run(lambda connection: as_read.move(connection, to))
-
-    async def note(self, entry: Document) -> None:
-        at = moment(entry.get("at")) or self._clock.now()
-        text = json_text(entry)
-        await self._link.run(lambda connection: connection.execute(_NOTE, at, text))
-
-    async def notes(self, limit: int, before: datetime | None = None) -> Sequence[Document]:
-        return [_ENTRY.decode(row[0]) for row in await self._link.fetch(_NOTES, limit, before)]
 
 
 def _page(lifecycle: Lifecycle, states: frozenset[State]) -> str:

@@ -12,6 +12,7 @@ from headway.adapters.postgres.commit import commit
 from headway.adapters.postgres.desk import PostgresDesk
 from headway.adapters.postgres.documents import PostgresDocuments
 from headway.adapters.postgres.ends import PostgresEnds
+from headway.adapters.postgres.history import PostgresHistory
 from headway.adapters.postgres.leases import PostgresLeases
 from headway.adapters.postgres.link import Link
 from headway.adapters.postgres.records import PostgresRecords
@@ -34,9 +35,10 @@ class PostgresStore:
         self.records = PostgresRecords(self._link)
         self.documents = PostgresDocuments(self._link)
         self.ends = PostgresEnds(self._link)
+        self.history = PostgresHistory(self._link)
         self.sweeping = Sweeping(
             candidates=PostgresCandidates(self._link, clock),
-            desk=PostgresDesk(self._link, clock),
+            desk=PostgresDesk(self._link),
             leases=PostgresLeases(self._link, clock),
             totals=PostgresTotals(self._link),
         )

@@ -47,6 +47,16 @@ def declare(channel: BlockingChannel, topology: Topology, failed: frozenset[str]
         channel.queue_bind(queue_name, exchange, key)
 
 
+def declare_queue(channel: BlockingChannel, queue: QueueDeclaration) -> None:
+    """Declare one queue; refuse one with this name and other settings."""
+    try:
+        channel.queue_declare(queue.name, durable=True, arguments=queue.arguments)
+    except ChannelClosedByBroker as error:
+        if not is_refused(error, DIFFERENT):
+            raise
+        raise _different(queue, error) from None
+
+
 def _declare_exchange(channel: BlockingChannel, name: str, kind: str) -> None:
     try:
         channel.exchange_declare(name, kind, durable=True)

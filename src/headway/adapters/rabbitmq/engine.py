@@ -1,10 +1,11 @@
-"""What RabbitMQ gives to an engine: the bus, the failed queues, and what can be counted."""
+"""What RabbitMQ gives to an engine: bus, failed queues, what can be counted, and the history."""
 
 from dataclasses import dataclass
 
 from headway.adapters.rabbitmq.bus import RabbitBus
 from headway.adapters.rabbitmq.connecting import HEARTBEAT, parameters
 from headway.adapters.rabbitmq.desk import Desk
+from headway.adapters.rabbitmq.history import RabbitHistory
 from headway.adapters.rabbitmq.letters import RabbitLetters
 from headway.adapters.rabbitmq.places import RabbitPlaces
 from headway.adapters.rabbitmq.topology import EXCHANGE
@@ -19,6 +20,7 @@ class RabbitParts:
     bus: RabbitBus
     letters: RabbitLetters
     places: RabbitPlaces
+    history: RabbitHistory
 
 
 def rabbitmq_parts(
@@ -54,4 +56,9 @@ def rabbitmq_parts(
     )
     letters = RabbitLetters(how, bus.catalogue, clock, send=bus.send, publish=bus.publish)
     bus.before_close = letters.close
-    return RabbitParts(bus=bus, letters=letters, places=RabbitPlaces(desk, bus.catalogue, letters))
+    return RabbitParts(
+        bus=bus,
+        letters=letters,
+        places=RabbitPlaces(desk, bus.catalogue, letters),
+        history=RabbitHistory(desk),
+    )

@@ -28,6 +28,8 @@ SUMMARY = "headway.summary"
 """The type of a message that holds all that was known when it was written."""
 Merge = Callable[[Sequence[bytes]], bytes]
 """Puts what several messages say into one; the oldest comes first."""
+MergeParts = Callable[[Sequence[bytes]], Sequence[bytes]]
+"""Puts it into several messages, at least one."""
 NO_QUEUE = "headway.probe"
 """There is no queue of this name: for messages that only find out whether the broker takes any."""
 _POLL_EVERY = 0.02
@@ -64,19 +66,32 @@ def start(channel: BlockingChannel, queue: str, body: bytes) -> None:
     _publish(channel, queue, body)
 
 
+def append(channel: BlockingChannel, queue: str, body: bytes) -> None:
+    """Write a message, on a channel that confirms; UnroutableError: there is no such journal."""
+    channel.basic_publish("", queue, body, properties(), mandatory=True)
+
+
 def read(channel: BlockingChannel, queue: str, merge: Merge) -> bytes:
     """Give what all messages say together, and leave that in their place."""
+    (summary,) = read_parts(channel, queue, lambda bodies: [merge(bodies)])
+    return summary
+
+
+def read_parts(channel: BlockingChannel, queue: str, merge: MergeParts) -> Sequence[bytes]:
+    """As `read`, for a summary that is too large for one message; its last part ends it."""
     channel.confirm_delivery()
     # A broker without memory answers this, and nothing after it: the reader waits in front of the
     # lock, and holds nothing.
     channel.basic_publish("", NO_QUEUE, b"")
     with _locked(channel, queue):
         bodies, last = _take(channel, queue)
-        summary = merge(bodies)
-        _publish(channel, queue, summary)
+        *parts, end = merge(bodies)
+        for part in parts:
+            append(channel, queue, part)
+        _publish(channel, queue, end)
         if last:
             channel.basic_ack(last, multiple=True)
-    return summary
+    return [*parts, end]
 
 
 def peek(channel: BlockingChannel, queue: str, merge: Merge) -> bytes:

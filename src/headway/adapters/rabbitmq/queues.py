@@ -7,9 +7,11 @@ from pika.adapters.blocking_connection import BlockingChannel
 from headway.adapters.rabbitmq import declaring, journal
 from headway.adapters.rabbitmq.catalogue import Catalogue
 from headway.adapters.rabbitmq.desk import Desk
+from headway.adapters.rabbitmq.history import NO_ENTRIES
 from headway.adapters.rabbitmq.suspects import NO_NOTES
 from headway.adapters.rabbitmq.topology import (
     CATALOGUE,
+    HISTORY,
     journals_of,
     starts_of,
     suspects_of,
@@ -66,7 +68,8 @@ class Queues:
 
     def _declare(self, channel: BlockingChannel) -> None:
         queues = list(self._own.values())
-        new = [name for name in journals_of(queues) if not journal.is_there(channel, name)]
+        journals = [HISTORY, *journals_of(queues)]
+        new = [name for name in journals if not journal.is_there(channel, name)]
         wanted = topology(
             queues, self._exchange, has_default_limit=declaring.has_default_limit(channel)
         )
@@ -74,7 +77,8 @@ class Queues:
         connection = channel.connection
         for name in new:
             if name != CATALOGUE:
-                journal.start(connection.channel(), name, NO_NOTES)
+                first = NO_ENTRIES if name == HISTORY else NO_NOTES
+                journal.start(connection.channel(), name, first)
         self._catalogue.add(
             connection.channel(), queues, has_store=self._has_store, is_new=CATALOGUE in new
         )

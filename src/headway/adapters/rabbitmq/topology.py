@@ -6,9 +6,11 @@ from typing import Any
 
 from headway.core.routing import routing_key
 from headway.ports.bus import Queue
+from headway.ports.history import KEPT
 
 EXCHANGE = "headway.events"
 CATALOGUE = "headway.catalogue"
+HISTORY = "headway.history"
 DELIVERY_LIMIT = 100
 """Far above what a suspect needs: whatever reaches it goes to the failed queue as it is."""
 
@@ -49,6 +51,7 @@ def topology(queues: Sequence[Queue], exchange: str, *, has_default_limit: bool)
     unlimited: dict[str, Any] = {"x-delivery-limit": -1} if has_default_limit else {}
     return Topology(
         queues=[
+            history_queue(has_default_limit=has_default_limit),
             *(_quorum(name, unlimited) for name in dict.fromkeys(q.failed for q in queues)),
             *(_quorum(name, unlimited) for name in journals_of(queues)),
             *(_work_queue(queue.name, queue.failed) for queue in queues),
@@ -58,6 +61,12 @@ def topology(queues: Sequence[Queue], exchange: str, *, has_default_limit: bool)
         exchanges=[(exchange, "topic"), *((delay_name(step), "fanout") for step in STEPS)],
         bindings=[*_routes(queues, exchange), *((delay_name(s), delay_name(s), "") for s in STEPS)],
     )
+
+
+def history_queue(*, has_default_limit: bool) -> QueueDeclaration:
+    """Say what the history of changes is kept in: the newest entries, whoever reads them."""
+    unlimited: dict[str, Any] = {"x-delivery-limit": -1} if has_default_limit else {}
+    return _quorum(HISTORY, {"x-max-length": KEPT, "x-overflow": "drop-head", **unlimited})
 
 
 def suspects_of(queue: str) -> str:

@@ -2,13 +2,15 @@
 
 Each key has two: `<prefix>:backlog:{ID}`, a sorted set of what it holds, and
 `<prefix>:backlog_task:{ID}`, its marker and who is at it. The braces keep both on one node of a
-cluster. The keys that hold something are in `<prefix>:backlog_due`, by when they are due.
+cluster. The keys that hold something are in `<prefix>:backlog_due`, by when they are due. What
+operators changed is in `<prefix>:history`.
 """
 
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from typing import Any, Unpack
 
+from headway.adapters.redis.history import RedisHistory
 from headway.adapters.redis.link import Link
 from headway.adapters.redis.losses import say_what_can_be_lost
 from headway.adapters.redis.opening import WEEK, Keeping, one_server
@@ -42,7 +44,8 @@ from headway.core.sequence_answers import (
     Offered,
     Work,
 )
-from headway.core.sequence_settings import SequenceSettings
+from headway.core.sequence_settings import DEFAULT_NAME, SequenceSettings
+from headway.ports.history import History
 from headway.ports.sequences import HeldResult, Reading
 
 Asked = tuple[str, str, bytes]
@@ -76,7 +79,7 @@ class RedisSequences:
         settings: SequenceSettings,
         **keeping: Unpack[Keeping],
     ) -> None:
-        prefix = keeping.get("prefix", "uptime")
+        prefix = keeping.get("prefix", DEFAULT_NAME)
         if not prefix or "{" in prefix:
             raise ConfigurationError(
                 f"prefix={prefix!r} is not accepted: use a name without braces"
@@ -84,6 +87,8 @@ class RedisSequences:
         self.settings = settings
         self.client = client
         self.index = f"{prefix}:backlog_due"
+        self.family = prefix
+        self.history: History = RedisHistory(client, f"{prefix}:history")
         self._clock = keeping.get("clock")
         self._backlog, self._task = f"{prefix}:backlog:", f"{prefix}:backlog_task:"
         self._fill = fills(settings)

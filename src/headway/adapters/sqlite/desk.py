@@ -4,29 +4,22 @@
 
 import sqlite3
 from collections.abc import AsyncIterator, Mapping, Sequence
-from datetime import datetime
 from typing import Any
 
-import msgspec
-
 from headway.adapters.sqlite.reader import Readers
-from headway.adapters.sqlite.rows import seconds
 from headway.adapters.sqlite.selecting import as_read, fetch_rows, put, shown_row
 from headway.adapters.sqlite.statements import as_json
 from headway.adapters.sqlite.stuck import Expressions, literal
 from headway.adapters.sqlite.writer import Writer
-from headway.core.document import STATUS, moment
+from headway.core.document import STATUS
 from headway.core.lifecycle import Lifecycle, State
 from headway.core.unreadable import is_stand_in
 from headway.core.writes import ID, Document
-from headway.ports.clock import Clock
 
 _AMONG = "collection = ? and id in (select value from json_each(?))"
 _REMOVE = f"delete from headway_documents where {_AMONG}"
 _TAKEN = f"select id from headway_documents where {_AMONG}"
 _MOVE = f"update headway_documents set collection = ? where {_AMONG}"
-_NOTE = "insert into headway_notes (at, body) values (?, ?)"
-_NOTES = "select body from headway_notes where at < ? order by at desc, id desc limit ?"
 _COLLECTIONS = """
 with recursive names (name) as (
     select min(collection) from headway_documents
@@ -37,16 +30,14 @@ with recursive names (name) as (
 select name from names where name is not null
 """
 """From one to the next by their index: most documents are not looked at."""
-_ENTRY = msgspec.json.Decoder(Document)
 
 
 class SqliteDesk:
     """Changes documents where their status is as it was read, many in one commit."""
 
-    def __init__(self, writer: Writer, readers: Readers, clock: Clock) -> None:
+    def __init__(self, writer: Writer, readers: Readers) -> None:
         self._writer = writer
         self._readers = readers
-        self._clock = clock
 
     async def browse(
         self, lifecycle: Lifecycle, states: Sequence[State], *, page: int
@@ -97,14 +88,6 @@ class SqliteDesk:
             return frozenset(free)
 
         return await self._writer.run(work)
-
-    async def note(self, entry: Document) -> None:
-        at = seconds(moment(entry.get("at")) or self._clock.now())
-        await self._writer.run(lambda c: c.execute(_NOTE, (at, as_json(entry))).rowcount)
-
-    async def notes(self, limit: int, before: datetime | None = None) -> Sequence[Document]:
-        latest = float("inf") if before is None else seconds(before)
-        return [_ENTRY.decode(body) for (body,) in await self._rows(_NOTES, (latest, limit))]
 
 
 def _still_unreadable(

@@ -9,6 +9,7 @@ from headway.adapters.sqlite.bus import SqliteBus
 from headway.adapters.sqlite.commit import SqliteFinisher
 from headway.adapters.sqlite.connection import Location
 from headway.adapters.sqlite.documents import SqliteDocuments
+from headway.adapters.sqlite.history import SqliteHistory
 from headway.adapters.sqlite.letters import SqliteLetters
 from headway.adapters.sqlite.liveness import Liveness, Worker
 from headway.adapters.sqlite.places import SqlitePlaces
@@ -65,6 +66,7 @@ def sqlite_engine(
         records=SqliteRecords(writer, readers, time),
         documents=SqliteDocuments(writer, readers),
         places=SqlitePlaces(readers, time),
+        history=SqliteHistory(writer, readers),
         one_commit=True,
-        sweeping=sqlite_sweeping(writer, readers, clock, time),
+        sweeping=sqlite_sweeping(writer, readers, time),
     )

@@ -12,6 +12,7 @@ from typing import TypeVar
 from msgspec.structs import replace
 
 from headway.adapters.sqlite.connection import Location
+from headway.adapters.sqlite.history import SqliteHistory
 from headway.adapters.sqlite.reader import Readers
 from headway.adapters.sqlite.rows import instant
 from headway.adapters.sqlite.sequence_rows import (
@@ -36,9 +37,10 @@ from headway.core.sequence_answers import (
     Outcome,
     Work,
 )
-from headway.core.sequence_settings import SequenceSettings
+from headway.core.sequence_settings import DEFAULT_NAME, SequenceSettings
 from headway.core.sequence_state import KeyState, PartlyLoadedError
 from headway.ports.clock import Clock
+from headway.ports.history import History
 from headway.ports.sequences import HeldResult, Reading, UnreadableKeyError
 
 T = TypeVar("T")
@@ -82,7 +84,8 @@ class SqliteSequences:
         self._writer = writer
         self._readers = readers
         self._time = time
-        self._family = family
+        self.family = family
+        self.history: History = SqliteHistory(writer, readers)
 
     async def offer(self, offers: Sequence[Offer]) -> Sequence[Offered]:
         def offered(connection: sqlite3.Connection, offer: Offer) -> Offered:
@@ -126,7 +129,7 @@ class SqliteSequences:
     async def due(self, limit: int) -> Sequence[str]:
         def taken(connection: sqlite3.Connection) -> Sequence[str]:
             now = self._now()
-            return take_due(connection, self._family, limit, now, now + self.settings.lease)
+            return take_due(connection, self.family, limit, now, now + self.settings.lease)
 
         return await self._writer.run(taken)
 
@@ -155,20 +158,20 @@ class SqliteSequences:
     async def read(self, key: str) -> Reading:
         def read(connection: sqlite3.Connection) -> Reading:
             moment = self._time.moment()
-            state = load(connection, self._family, key)
+            state = load(connection, self.family, key)
             return Reading(key, state.shifted(timedelta(seconds=-moment.ahead)), moment.now)
 
         return await self._readers.run(read)
 
     async def held(self, key: str, limit: int) -> Sequence[HeldResult]:
-        values = (self._family, key, limit)
+        values = (self.family, key, limit)
         rows = await self._readers.run(lambda c: c.execute(_FIRST_HELD, values).fetchall())
         return [HeldResult(position, as_bytes(payload)) for position, payload in rows]
 
     async def waiting(self, limit: int) -> tuple[int, Sequence[str]]:
         def waiting(connection: sqlite3.Connection) -> tuple[int, Sequence[str]]:
-            (count,) = connection.execute(_COUNT, (self._family,)).fetchone()
-            rows = connection.execute(_WAITING, (self._family, limit)).fetchall()
+            (count,) = connection.execute(_COUNT, (self.family,)).fetchone()
+            rows = connection.execute(_WAITING, (self.family, limit)).fetchall()
             return int(count), [key for (key,) in rows]
 
         return await self._readers.run(waiting)
@@ -184,7 +187,7 @@ class SqliteSequences:
         return await self._writer.run(lambda c: self._step(c, key, step))
 
     async def forget(self, key: str) -> int:
-        return await self._writer.run(lambda c: forget(c, self._family, key))
+        return await self._writer.run(lambda c: forget(c, self.family, key))
 
     async def close(self) -> None:
         await asyncio.to_thread(self._let_go)
@@ -212,17 +215,17 @@ class SqliteSequences:
         payload: bytes = b"",
     ) -> T:
         now = self._now()  # not before it is our turn: that may take a while
-        before = load(connection, self._family, key, needed)
+        before = load(connection, self.family, key, needed)
         try:
             after, answer = step(before, now)
         except PartlyLoadedError:
-            before = load(connection, self._family, key)
+            before = load(connection, self.family, key)
             after, answer = step(before, now)
         # Who looked at a key has to look again later, though nothing may have changed.
         if after != before or (after.held and isinstance(answer, Looked)):
             save(
                 connection,
-                self._family,
+                self.family,
                 key,
                 before=before,
                 after=after,
@@ -236,7 +239,7 @@ class SqliteSequences:
         work = answer.work
         if work is None or not work.held:
             return answer
-        payload = payload_of(connection, self._family, work.key, work.position)
+        payload = payload_of(connection, self.family, work.key, work.position)
         return replace(answer, work=replace(work, payload=payload))
 
 
@@ -254,7 +257,7 @@ def sqlite_sequences(
     clock: Clock,
     settings: SequenceSettings | None = None,
     *,
-    family: str = "uptime",
+    family: str = DEFAULT_NAME,
     synchronous: str = "full",
     busy: timedelta = timedelta(seconds=30),
 ) -> SqliteSequences:

@@ -17,6 +17,7 @@ from headway.adapters.sqlite.commit import Group
 from headway.adapters.sqlite.connection import Location
 from headway.adapters.sqlite.documents import SqliteDocuments
 from headway.adapters.sqlite.ends import SqliteEnds
+from headway.adapters.sqlite.history import SqliteHistory
 from headway.adapters.sqlite.reader import Readers
 from headway.adapters.sqlite.records import SqliteRecords
 from headway.adapters.sqlite.sweeping import sqlite_sweeping
@@ -69,14 +70,15 @@ class SqliteStore:
     bodies_wait = False
     aside = None
 
-    def __init__(self, location: Location, clock: Clock, time: Timeline) -> None:
+    def __init__(self, location: Location, time: Timeline) -> None:
         self._writer = Writer(location)
         self._readers = Readers(location)
         self._time = time
         self.records = SqliteRecords(self._writer, self._readers, time, counts_accepted=False)
         self.documents = SqliteDocuments(self._writer, self._readers)
         self.ends = SqliteEnds(self._readers)
-        self.sweeping: Sweeping | None = sqlite_sweeping(self._writer, self._readers, clock, time)
+        self.history = SqliteHistory(self._writer, self._readers)
+        self.sweeping: Sweeping | None = sqlite_sweeping(self._writer, self._readers, time)
 
     async def commit(self, units: Sequence[Unit]) -> Sequence[Finish]:
         """Store effects and records, each unit as one; nothing is sent and nothing is settled."""
@@ -114,4 +116,4 @@ def sqlite_store(
     """Give the store of one worker process; the file is opened when it is first needed."""
     time = Timeline(clock)
     location = Location(path=Path(path), synchronous=synchronous, busy=busy, time=time)
-    return SqliteStore(location, clock, time)
+    return SqliteStore(location, time)

@@ -7,14 +7,13 @@ from headway.adapters.sqlite.reader import Readers
 from headway.adapters.sqlite.timeline import Timeline
 from headway.adapters.sqlite.totals import SqliteTotals
 from headway.adapters.sqlite.writer import Writer
-from headway.ports.clock import Clock
 from headway.ports.engine import Sweeping
 
 
-def sqlite_sweeping(writer: Writer, readers: Readers, clock: Clock, time: Timeline) -> Sweeping:
+def sqlite_sweeping(writer: Writer, readers: Readers, time: Timeline) -> Sweeping:
     return Sweeping(
         candidates=SqliteCandidates(writer, readers),
-        desk=SqliteDesk(writer, readers, clock),
+        desk=SqliteDesk(writer, readers),
         leases=SqliteLeases(writer, readers, time),
         totals=SqliteTotals(writer),
     )

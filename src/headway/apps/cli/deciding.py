@@ -1,15 +1,17 @@
 """What `headway failed` changes: letters are sent again, or removed."""
 
 import sys
-from collections.abc import Collection
-from functools import partial
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 
 import typer
 
 from headway.apps.cli.asking import confirmed
+from headway.apps.cli.calling import bus_words, pasteable
 from headway.apps.cli.codes import CANNOT_GO_ON, NOT_AS_PROMISED
 from headway.apps.cli.engines import on_engine
 from headway.apps.cli.operator import failed_queues
+from headway.apps.cli.output import after_a_change
 from headway.apps.cli.record import record_of_changes
 from headway.apps.cli.screen import bar, many, say_on_ctrl_c
 from headway.core.showing import shown
@@ -24,12 +26,13 @@ def requeue_letters(
     queue: str,
     *,
     limit: int | None,
-    ids: Collection[str],
+    ids: Sequence[str] | None,
     error_type: str | None,
     rate: float | None,
     target_queue: str | None,
     superseded: bool,
     without_store: bool,
+    reason: str,
     dry_run: bool,
 ) -> None:
     """Send letters again, with a bar, and say what came of it."""
@@ -40,23 +43,26 @@ def requeue_letters(
         so_far = report
         move(report.passed, len(report.chosen))
 
-    with record_of_changes(), say_on_ctrl_c(lambda: _how_far(so_far)), bar("requeueing") as move:
-        so_far = on_engine(
-            bus,
-            lambda engine: failed_queues(engine).requeue(
-                queue,
-                limit=limit,
-                ids=ids,
-                error_type=error_type,
-                rate=rate,
-                target_queue=target_queue,
-                superseded=superseded,
-                without_store=without_store,
-                dry_run=dry_run,
-                on_progress=tell,
-            ),
+    async def change(engine: Engine) -> Report:
+        queues = failed_queues(engine)
+        return await queues.requeue(
+            queue,
+            limit=limit,
+            ids=ids and await queues.complete(queue, ids),
+            error_type=error_type,
+            rate=rate,
+            target_queue=target_queue,
+            superseded=superseded,
+            without_store=without_store,
+            reason=reason,
+            dry_run=dry_run,
+            on_progress=tell,
         )
-    _show(so_far)
+
+    with record_of_changes(), say_on_ctrl_c(lambda: _how_far(so_far)), bar("requeueing") as move:
+        so_far = on_engine(bus, change)
+    with _told(so_far, bus):
+        _show(so_far)
 
 
 def purge_letters(
@@ -64,9 +70,10 @@ def purge_letters(
     queue: str,
     *,
     limit: int | None,
-    ids: Collection[str],
+    ids: Sequence[str] | None,
     error_type: str | None,
     without_store: bool,
+    reason: str,
     dry_run: bool,
     ask: bool,
 ) -> None:
@@ -80,21 +87,27 @@ def purge_letters(
 
     async def change(engine: Engine) -> Report:
         queues = failed_queues(engine)
-        purge = partial(queues.purge, error_type=error_type, without_store=without_store)
-        meant = await purge(queue, limit=limit, ids=ids, dry_run=True)
-        if dry_run or not meant.chosen:
-            return meant
-        if ask:
-            _ask(meant)
-        # Exactly what was counted: not what has come since.
-        report = await purge(meant.queue, ids=meant.chosen, on_progress=tell)
-        report.gone += len(report.missing)
-        report.missing = meant.missing
-        return report
+        return await queues.purge(
+            queue,
+            limit=limit,
+            ids=ids and await queues.complete(queue, ids),
+            error_type=error_type,
+            without_store=without_store,
+            reason=reason,
+            dry_run=dry_run,
+            before=_ask if ask else None,
+            on_progress=tell,
+        )
 
     with record_of_changes(), say_on_ctrl_c(lambda: _how_far(so_far)), bar("purging") as move:
         so_far = on_engine(bus, change)
-    _show(so_far)
+    with _told(so_far, bus):
+        _show(so_far)
+
+
+def _told(report: Report, bus: str | None) -> AbstractContextManager[None]:
+    history = pasteable("failed", "history", report.queue, *bus_words(bus))
+    return after_a_change(history, made=report.done > 0 and not report.dry_run)
 
 
 def _ask(meant: Report) -> None:
@@ -128,11 +141,12 @@ def _show(report: Report) -> None:
         typer.echo(f"  {report.gone} had gone meanwhile")
     for letter in report.missing:
         typer.echo(f"  {shown(letter)} is not in the queue")
-    for each in report.skipped[:_SKIPPED_SHOWN]:
+    skipped = [*report.skipped, *report.unselected]
+    for each in skipped[:_SKIPPED_SHOWN]:
         typer.echo(f"  {shown(each.letter_id)} was skipped: {shown(each.reason)}")
-    if len(report.skipped) > _SKIPPED_SHOWN:
-        typer.echo(f"  {len(report.skipped) - _SKIPPED_SHOWN} more were skipped")
-    if report.skipped or report.missing:
+    if len(skipped) > _SKIPPED_SHOWN:
+        typer.echo(f"  {len(skipped) - _SKIPPED_SHOWN} more were skipped")
+    if skipped or report.missing:
         raise typer.Exit(NOT_AS_PROMISED)
 
 

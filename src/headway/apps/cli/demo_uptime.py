@@ -11,8 +11,9 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from headway.apps.cli.codes import CANNOT_GO_ON, NOT_AS_PROMISED
+from headway.apps.cli.codes import NOT_AS_PROMISED
 from headway.apps.cli.drawing import bars, columns, minutes, ruler
+from headway.apps.cli.file import NewFile
 from headway.apps.cli.screen import as_json, bar, say_on_ctrl_c, show_table
 from headway.systems.uptime.demo.criteria import Criterion, criteria
 from headway.systems.uptime.demo.measured import Line, Measured
@@ -33,14 +34,16 @@ _STYLES = ("dark_orange3", "dodger_blue2")
 
 def show_uptime(scenario: Scenario, *, picture_file: Path | None, machine: bool) -> None:
     """Run it, and show what came of it. Ends with exit code 1 unless every criterion is met."""
-    if picture_file is not None and not picture_file.absolute().parent.is_dir():
-        typer.echo(f"headway: there is no folder for the picture {picture_file}", err=True)
-        raise typer.Exit(CANNOT_GO_ON)
+    file = None
+    if picture_file is not None:
+        file = NewFile(picture_file, option="--picture", force=True, private=False)
+        file.check()
     with say_on_ctrl_c(lambda: "nothing is left of it"):
         played = _played(scenario, quiet=machine)
     wanted = criteria(played.plain, played.ordered)
-    if picture_file is not None:
-        picture_file.write_text(picture(scenario, played).svg(), encoding="utf-8")
+    if file is not None:
+        with file.opened() as write:
+            write(picture(scenario, played).svg())
     if machine:
         typer.echo(as_json(_figures(scenario, played, wanted), indent=2))
     else:

@@ -5,7 +5,14 @@ from typing import Annotated
 
 import typer
 
-from headway.apps.cli.options import BusOption, DryRunOption, JsonOption, YesOption
+from headway.apps.cli.options import (
+    BusOption,
+    DryRunOption,
+    HistoryLimitOption,
+    JsonOption,
+    ReasonOption,
+    YesOption,
+)
 from headway.apps.cli.stopping import nothing_begun
 from headway.core.decision import Decision
 
@@ -81,6 +88,7 @@ def reset(  # noqa: PLR0917 (typer gives them by name)
     error: ErrorOption = None,
     limit: LimitOption = None,
     at: AtOption = None,
+    reason: ReasonOption = "",
     dry_run: DryRunOption = False,
     service: ServicesOption = None,
     bus: BusOption = None,
@@ -95,12 +103,13 @@ def reset(  # noqa: PLR0917 (typer gives them by name)
     order = Order(
         decision=Decision.RESET,
         collection=collection,
-        ids=ids or (),
+        ids=ids,
         everything=everything,
         statuses=status or (),
         error_type=error,
         limit=limit,
         at=at,
+        reason=reason,
         dry_run=dry_run,
         services=service or (),
     )
@@ -115,6 +124,7 @@ def retry(  # noqa: PLR0917 (typer gives them by name)
     everything: Annotated[bool, typer.Option("--all", help="All that failed.")] = False,
     error: ErrorOption = None,
     limit: LimitOption = None,
+    reason: ReasonOption = "",
     dry_run: DryRunOption = False,
     service: ServicesOption = None,
     bus: BusOption = None,
@@ -126,11 +136,12 @@ def retry(  # noqa: PLR0917 (typer gives them by name)
     order = Order(
         decision=Decision.RETRY,
         collection=collection,
-        ids=ids or (),
+        ids=ids,
         everything=everything,
         error_type=error,
         limit=limit,
         at=at,
+        reason=reason,
         dry_run=dry_run,
         services=service or (),
     )
@@ -162,7 +173,7 @@ def export(  # noqa: PLR0917 (typer gives them by name)
         path=None if output == "-" else Path(output),
         force=force,
         limit=limit,
-        ids=ids or (),
+        ids=ids,
         statuses=status or (),
         error_type=error,
     )
@@ -176,6 +187,7 @@ def purge(  # noqa: PLR0917 (typer gives them by name)
     error: ErrorOption = None,
     limit: LimitOption = None,
     stuck: StuckOption = False,
+    reason: ReasonOption = "",
     dry_run: DryRunOption = False,
     yes: YesOption = False,
     service: ServicesOption = None,
@@ -188,11 +200,12 @@ def purge(  # noqa: PLR0917 (typer gives them by name)
     order = Order(
         decision=Decision.PURGE,
         collection=collection,
-        ids=ids or (),
+        ids=ids,
         everything=everything,
         error_type=error,
         limit=limit,
         stuck=stuck,
+        reason=reason,
         dry_run=dry_run,
         ask=not yes,
         services=service or (),
@@ -208,6 +221,7 @@ def archive(  # noqa: PLR0917 (typer gives them by name)
     error: ErrorOption = None,
     limit: LimitOption = None,
     stuck: StuckOption = False,
+    reason: ReasonOption = "",
     dry_run: DryRunOption = False,
     service: ServicesOption = None,
     bus: BusOption = None,
@@ -219,11 +233,12 @@ def archive(  # noqa: PLR0917 (typer gives them by name)
     order = Order(
         decision=Decision.ARCHIVE,
         collection=collection,
-        ids=ids or (),
+        ids=ids,
         everything=everything,
         error_type=error,
         limit=limit,
         stuck=stuck,
+        reason=reason,
         dry_run=dry_run,
         services=service or (),
     )
@@ -238,6 +253,7 @@ def restore(  # noqa: PLR0917 (typer gives them by name)
     error: ErrorOption = None,
     limit: LimitOption = None,
     at: AtOption = None,
+    reason: ReasonOption = "",
     dry_run: DryRunOption = False,
     service: ServicesOption = None,
     bus: BusOption = None,
@@ -249,11 +265,12 @@ def restore(  # noqa: PLR0917 (typer gives them by name)
     order = Order(
         decision=Decision.RESTORE,
         collection=collection,
-        ids=ids or (),
+        ids=ids,
         everything=everything,
         error_type=error,
         limit=limit,
         at=at,
+        reason=reason,
         dry_run=dry_run,
         services=service or (),
     )
@@ -262,14 +279,19 @@ def restore(  # noqa: PLR0917 (typer gives them by name)
 
 @app.command()
 def history(
-    limit: Annotated[
-        int, typer.Option(min=1, metavar="NUMBER", help="At most so many, the newest first.")
-    ] = 20,
+    collection: Annotated[
+        str | None,
+        typer.Argument(metavar="COLLECTION", help="Only of this collection. [default: all]"),
+    ] = None,
+    limit: HistoryLimitOption = 20,
     bus: BusOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show who changed which documents, when, and what came of it."""
+    """Show who changed which documents, when and why, and what came of it.
+
+    The store keeps the newest 10,000 changes.
+    """
     with nothing_begun():
         from headway.apps.cli.documents_looking import show_history  # noqa: PLC0415 (a fast start)
 
-    show_history(bus, limit=limit, machine=as_json)
+    show_history(bus, collection, limit=limit, machine=as_json)

@@ -1,6 +1,5 @@
 """What `headway documents` changes: shown before it is done, and said when it is."""
 
-import shlex
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -9,19 +8,20 @@ from dataclasses import dataclass
 import typer
 
 from headway.apps.cli.asking import confirmed
+from headway.apps.cli.calling import bus_words, pasteable
 from headway.apps.cli.codes import CANNOT_GO_ON, NOT_AS_PROMISED
 from headway.apps.cli.documents_shown import how_far, show_meant, show_report
 from headway.apps.cli.documents_there import nothing_in
 from headway.apps.cli.engines import on_engine
 from headway.apps.cli.lifecycles import are_named
 from headway.apps.cli.operator import stored_documents
+from headway.apps.cli.output import after_a_change
 from headway.apps.cli.record import record_of_changes
 from headway.apps.cli.screen import bar, many, say_on_ctrl_c
 from headway.assembly.retrying import CLOCK
 from headway.core.ahead import read_ahead
 from headway.core.decision import Decision
 from headway.core.lifecycle import Lifecycle
-from headway.core.secrets import shown_url
 from headway.core.showing import shown
 from headway.ports.engine import Engine
 from headway.runtime.documents_choosing import PAGE, Choice, read_states
@@ -42,12 +42,13 @@ class Order:
 
     decision: Decision
     collection: str
-    ids: Sequence[str] = ()
+    ids: Sequence[str] | None = None
     everything: bool = False
     statuses: Sequence[str] = ()
     error_type: str | None = None
     limit: int | None = None
     at: str | None = None
+    reason: str = ""
     dry_run: bool = False
     ask: bool = False
     stuck: bool = False
@@ -85,6 +86,7 @@ def decide(bus: str | None, order: Order) -> None:
             order.collection,
             _choice(order, documents.rule_of(order.collection).lifecycle),
             at=at,
+            reason=order.reason,
             dry_run=order.dry_run,
             before=before,
             on_progress=tell,
@@ -99,7 +101,9 @@ def decide(bus: str | None, order: Order) -> None:
     ):
         look = looking.enter_context(bar("looking"))
         report, nothing, is_swept = on_engine(bus, change)
-    show_report(report, sweep=_sweep(order, bus) if is_swept else None, nothing=nothing)
+    history = pasteable("documents", "history", order.collection, *bus_words(bus))
+    with after_a_change(history, made=report.done > 0 and not report.dry_run):
+        show_report(report, sweep=_sweep(order, bus) if is_swept else None, nothing=nothing)
     nothing_such = not report.chosen and (nothing or order.error_type is not None)
     if report.refused or report.missing or nothing_such:
         raise typer.Exit(NOT_AS_PROMISED)
@@ -108,10 +112,8 @@ def decide(bus: str | None, order: Order) -> None:
 def _sweep(order: Order, bus: str | None) -> str:
     """Write the command that sweeps what was meant, as it can be typed here."""
     services = order.services or ([] if are_named(()) else ["MODULE:SERVICE"])
-    words = ["headway", "sweep", *services, "--once", "--collection", order.collection]
-    if bus is not None:
-        words += ["--bus", bus if shown_url(bus) == bus else "URL"]  # no password on a screen
-    return shown(shlex.join(words))
+    words = ["sweep", *services, "--once", "--collection", order.collection]
+    return pasteable(*words, *bus_words(bus))
 
 
 def _choice(order: Order, lifecycle: Lifecycle) -> Choice:

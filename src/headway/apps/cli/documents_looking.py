@@ -7,10 +7,11 @@ from typing import Any
 import typer
 
 from headway.apps.cli.codes import NOT_AS_PROMISED
-from headway.apps.cli.documents_shown import show_archivings, show_changes
+from headway.apps.cli.documents_shown import show_archivings
 from headway.apps.cli.documents_there import nothing_in
 from headway.apps.cli.engines import on_engine
 from headway.apps.cli.exporting import Export
+from headway.apps.cli.history import show_changes
 from headway.apps.cli.lifecycles import are_named, is_declared
 from headway.apps.cli.operator import stored_documents
 from headway.apps.cli.screen import as_json, bar, many, say_on_ctrl_c
@@ -22,6 +23,7 @@ from headway.core.writes import Document
 from headway.ports.engine import Engine
 from headway.runtime.documents_choosing import PAGE, Choice, read_states
 from headway.runtime.documents_stuck import Standing, StuckReport
+from headway.runtime.history import Subject
 
 
 def show_stuck(
@@ -84,7 +86,7 @@ def export_documents(
     path: Path | None,
     force: bool,
     limit: int | None,
-    ids: Sequence[str],
+    ids: Sequence[str] | None,
     statuses: Sequence[str],
     error_type: str | None,
 ) -> None:
@@ -101,7 +103,7 @@ def export_documents(
                 move(into.lines, limit)
         return await nothing_in(documents, collection)
 
-    with say_on_ctrl_c(into.how_far), bar("exporting") as move, into:
+    with say_on_ctrl_c(into.how_far), bar("exporting") as move, into.opened():
         nothing = on_engine(bus, write)
     if into.path is not None:
         typer.echo(f"{many(into.lines, 'document')} written to {into.path}", err=True)
@@ -111,11 +113,8 @@ def export_documents(
         raise typer.Exit(NOT_AS_PROMISED)
 
 
-def show_history(bus: str | None, *, limit: int, machine: bool) -> None:
+def show_history(bus: str | None, collection: str | None, *, limit: int, machine: bool) -> None:
     """Show who changed which documents."""
     with say_on_ctrl_c(lambda: "nothing was changed"):
-        found = on_engine(bus, lambda engine: stored_documents(engine).history(limit))
-    if machine:
-        typer.echo(as_json(found, indent=2))
-    else:
-        show_changes(found)
+        found = on_engine(bus, lambda engine: stored_documents(engine).history(limit, collection))
+    show_changes(found, Subject.COLLECTION, machine=machine)

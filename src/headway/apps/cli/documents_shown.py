@@ -5,18 +5,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import typer
-from rich.console import Console
 
-from headway.apps.cli.screen import harmless, many, show_indented, show_table, when
+from headway.apps.cli.history import extent
+from headway.apps.cli.screen import many, show_table, when
 from headway.core.decision import Decision, archive_of
 from headway.core.showing import shown
-from headway.runtime.documents_history import INTENDED
 from headway.runtime.documents_report import DocumentsReport
 
 _KINDS_SHOWN = 5
-_GAP = 2
-_FOR_A_CHOICE = 24
-"""A table is shown where so many columns are left for what was chosen; else paragraphs."""
 NO_ERROR = "no error known"
 
 _DONE = {
@@ -132,37 +128,6 @@ def how_far(decision: Decision, collection: str, report: DocumentsReport | None)
     )
 
 
-def show_changes(notes: Sequence[Mapping[str, Any]]) -> None:
-    """Show the record of changes, the newest first."""
-    if not notes:
-        typer.echo("Nobody has changed documents here yet.")
-        return
-    rows = [
-        (
-            when(note.get("at")),
-            str(note.get("who", "")),
-            str(note.get("what", "")),
-            str(note.get("collection", "")),
-            _documents(note),
-            str(note.get("selection", "")),
-        )
-        for note in notes
-    ]
-    headings = ["when", "who", "what", "collection", "documents", "which"]
-    console = Console(highlight=False)
-    *widths, longest = [max(map(len, column)) for column in zip(headings, *rows, strict=True)]
-    if console.width - sum(width + _GAP for width in widths) >= min(longest, _FOR_A_CHOICE):
-        show_table(headings, rows, whole=headings[:-1])
-    else:
-        for row in rows:
-            _show_change(console, *row)
-    if any(note.get("outcome") == INTENDED for note in notes):
-        typer.echo(
-            "\n?: it was killed, or is going on: some may be changed. Say the same again; what was "
-            "done is not done twice."
-        )
-
-
 def show_archivings(notes: Sequence[Mapping[str, Any]]) -> None:
     """Say by whom documents of an archive were put there, the latest first."""
     if not notes:
@@ -170,24 +135,4 @@ def show_archivings(notes: Sequence[Mapping[str, Any]]) -> None:
     typer.echo("\nThe latest changes by which documents came here:")
     for note in notes:
         by = f"archived by {note.get('who')} on {when(note.get('at'))}"
-        typer.echo(shown(f"  {_documents(note)} {by}: {note.get('selection')}"))
-
-
-def _show_change(console: Console, *cells: str) -> None:
-    """Show one change in a paragraph, where a row of a table would be folded in every column."""
-    at, who, what, collection, documents, which = cells
-    show_indented(console, harmless(f"{at}  {who}"), 0)
-    show_indented(console, harmless(f"{what} of {collection}: {documents}"), _GAP)
-    if which:
-        show_indented(console, harmless(which), _GAP)
-
-
-def _documents(note: Mapping[str, Any]) -> str:
-    done, chosen = note.get("done"), note.get("chosen")
-    match note.get("outcome"):
-        case "intended":
-            return f"? of {chosen}"
-        case "stopped":
-            return f"{done} of {chosen}, stopped"
-        case _:
-            return f"{done} of {chosen}"
+        typer.echo(shown(f"  {extent(note)} {by}: {note.get('selection')}"))

@@ -1,21 +1,18 @@
-"""A file that is complete, or not there at all."""
+"""Lines that go into a file, or to standard output."""
 
-import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from types import TracebackType
-from typing import IO, Self
 
 import typer
 
+from headway.apps.cli.file import NewFile
 from headway.apps.cli.screen import many
-from headway.core.errors import ConfigurationError
 
 
 class Export:
-    """Lines on their way into a file, or to standard output without a path.
-
-    They are written beside the file, and take its name when all of them are stored.
-    """
+    """Lines on their way into a file that only its owner may read, or to standard output."""
 
     def __init__(
         self,
@@ -29,51 +26,21 @@ class Export:
         self.lines = 0
         self.noun = noun
         self._kept = kept
-        self._force = force
-        self._beside: Path | None = None
-        self._stream: IO[str] | None = None
+        self._file = None if path is None else NewFile(path, option="--output", force=force)
+        self._write: Callable[[str], object] = partial(typer.echo, nl=False)
 
-    def __enter__(self) -> Self:
-        if self.path is None:
-            return self
-        if self.path.exists() and not self._force:
-            raise ConfigurationError(
-                f"--output {str(self.path)!r} is not accepted: it is there already; name another "
-                "file, or say --force to replace it"
-            )
-        self._beside = self.path.with_name(f".{self.path.name}.{os.getpid()}.part")
-        try:
-            self._stream = self._beside.open("w", encoding="utf-8")
-        except OSError as error:
-            raise ConfigurationError(
-                f"--output {str(self.path)!r} is not accepted: {error.strerror or error}"
-            ) from None
-        return self
+    @contextmanager
+    def opened(self) -> Iterator[None]:
+        """Take lines inside the block; the file is there when the block ends well."""
+        if self._file is None:
+            yield
+            return
+        with self._file.opened() as self._write:
+            yield
 
     def write(self, line: str) -> None:
-        if self._stream is None:
-            typer.echo(line)
-        else:
-            self._stream.write(line + "\n")
+        self._write(line + "\n")
         self.lines += 1
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if self._stream is None or self._beside is None or self.path is None:
-            return
-        try:
-            with self._stream:
-                if error is None:
-                    self._stream.flush()
-                    os.fsync(self._stream.fileno())
-            if error is None:
-                self._beside.replace(self.path)
-        finally:
-            self._beside.unlink(missing_ok=True)
 
     def how_far(self) -> str:
         """Say what an interruption left behind."""

@@ -5,7 +5,15 @@ from typing import Annotated
 
 import typer
 
-from headway.apps.cli.options import BusOption, DryRunOption, JsonOption, RawOption, YesOption
+from headway.apps.cli.options import (
+    BusOption,
+    DryRunOption,
+    HistoryLimitOption,
+    JsonOption,
+    RawOption,
+    ReasonOption,
+    YesOption,
+)
 from headway.apps.cli.stopping import nothing_begun
 
 app = typer.Typer(help="Failed queues: what ended without success.", no_args_is_help=True)
@@ -15,7 +23,12 @@ QueueArgument = Annotated[
 ]
 IdsOption = Annotated[
     list[str] | None,
-    typer.Option("--id", metavar="LETTER", help="Only this letter; can be given again."),
+    typer.Option(
+        "--id",
+        metavar="ID",
+        help="Only this dead letter: its id, or the beginning of it if no other begins so; can be "
+        "given again.",
+    ),
 ]
 ErrorTypeOption = Annotated[
     str | None, typer.Option(metavar="NAME", help="Only letters that ended with this error.")
@@ -53,7 +66,8 @@ def inspect(  # noqa: PLR0917 (typer gives them by name)
         int, typer.Option(min=1, metavar="NUMBER", help="At most so many, the oldest first.")
     ] = 10,
     letter_id: Annotated[
-        str | None, typer.Option("--id", metavar="LETTER", help="Only this letter.")
+        str | None,
+        typer.Option("--id", metavar="ID", help="Only this dead letter: its id, or a beginning."),
     ] = None,
     after: Annotated[
         str | None, typer.Option(metavar="LETTER", help="Go on after this letter.")
@@ -106,6 +120,7 @@ def requeue(  # noqa: PLR0917 (typer gives them by name)
         ),
     ] = False,
     without_store: WithoutStoreOption = False,
+    reason: ReasonOption = "",
     dry_run: DryRunOption = False,
     bus: BusOption = None,
 ) -> None:
@@ -120,12 +135,13 @@ def requeue(  # noqa: PLR0917 (typer gives them by name)
         bus,
         queue,
         limit=limit,
-        ids=ids or (),
+        ids=ids,
         error_type=error_type,
         rate=rate,
         target_queue=target_queue,
         superseded=superseded,
         without_store=without_store,
+        reason=reason,
         dry_run=dry_run,
     )
 
@@ -152,7 +168,7 @@ def export(  # noqa: PLR0917 (typer gives them by name)
         path=None if output == "-" else Path(output),
         force=force,
         limit=limit,
-        ids=ids or (),
+        ids=ids,
         error_type=error_type,
     )
 
@@ -164,6 +180,7 @@ def purge(  # noqa: PLR0917 (typer gives them by name)
     ids: IdsOption = None,
     error_type: ErrorTypeOption = None,
     without_store: WithoutStoreOption = False,
+    reason: ReasonOption = "",
     dry_run: DryRunOption = False,
     yes: YesOption = False,
     bus: BusOption = None,
@@ -176,9 +193,30 @@ def purge(  # noqa: PLR0917 (typer gives them by name)
         bus,
         queue,
         limit=limit,
-        ids=ids or (),
+        ids=ids,
         error_type=error_type,
         without_store=without_store,
+        reason=reason,
         dry_run=dry_run,
         ask=not yes,
     )
+
+
+@app.command()
+def history(
+    queue: Annotated[
+        str | None,
+        typer.Argument(metavar="QUEUE", help="The failed queue, or its service. [default: all]"),
+    ] = None,
+    limit: HistoryLimitOption = 20,
+    bus: BusOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show who requeued or purged dead letters, when, which and why.
+
+    The store keeps the newest 10,000 changes; without a store, the queue headway.history does.
+    """
+    with nothing_begun():
+        from headway.apps.cli.looking import show_history  # noqa: PLC0415 (a fast start)
+
+    show_history(bus, queue, limit=limit, machine=as_json)

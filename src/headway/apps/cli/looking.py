@@ -1,6 +1,6 @@
 """What `headway failed` shows and copies; nothing is changed."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -9,8 +9,10 @@ import msgspec
 import typer
 from rich.console import Console
 
+from headway.apps.cli.codes import NOT_AS_PROMISED
 from headway.apps.cli.engines import on_engine
 from headway.apps.cli.exporting import Export
+from headway.apps.cli.history import show_changes
 from headway.apps.cli.letters import show_letters
 from headway.apps.cli.operator import failed_queues
 from headway.apps.cli.screen import as_json, bar, many, say_on_ctrl_c, show_table, when
@@ -18,6 +20,7 @@ from headway.core.letter import Letter, screened
 from headway.core.secrets import HIDDEN
 from headway.core.showing import shown
 from headway.ports.engine import Engine
+from headway.runtime.history import Subject
 
 _LETTERS, _AGE = 10, 23
 """Columns that these take in the table, each with a gap."""
@@ -87,8 +90,11 @@ def show_some(
 
     async def find(engine: Engine) -> tuple[Sequence[Letter], Mapping[str, str] | None]:
         queues = failed_queues(engine)
+        one = letter_id
+        if letter_id is not None:
+            (one,) = await queues.complete(queue, [letter_id])
         letters = await queues.inspect(
-            queue, limit=limit, after=after, letter_id=letter_id, error_type=error_type
+            queue, limit=limit, after=after, letter_id=one, error_type=error_type
         )
         return letters, await queues.superseded(letters) if queues.knows_superseded else None
 
@@ -96,10 +102,22 @@ def show_some(
     found = stored if raw else [screened(each) for each in stored]
     if machine:
         typer.echo(as_json([_with_all_fields(each, superseded) for each in found], indent=2))
-        return
+    else:
+        _show_found(found, superseded, limit=limit, tracebacks=tracebacks)
+        if found != stored:
+            typer.echo(f"Secrets are shown as {HIDDEN}; --raw shows them.", err=True)
+    if letter_id is not None and not found:
+        raise typer.Exit(NOT_AS_PROMISED)
+
+
+def _show_found(
+    found: Sequence[Letter],
+    superseded: Mapping[str, str] | None,
+    *,
+    limit: int,
+    tracebacks: bool,
+) -> None:
     show_letters(found, superseded or {}, tracebacks=tracebacks)
-    if found != stored:
-        typer.echo(f"Secrets are shown as {HIDDEN}; --raw shows them.", err=True)
     if found and superseded is None:
         typer.echo(f"Which of them are superseded is unknown: {_ONLY_THE_STORE}")
     if len(found) == limit:
@@ -121,22 +139,40 @@ def export_letters(
     path: Path | None,
     force: bool,
     limit: int | None,
-    ids: Collection[str],
+    ids: Sequence[str] | None,
     error_type: str | None,
 ) -> None:
     """Write letters as JSON Lines."""
     into = Export(path, force=force)
+    missing: list[str] = []
 
     async def write(engine: Engine) -> None:
         queues = failed_queues(engine)
         name = await queues.find(queue)
         of = sum(each.letters for each in await queues.list() if each.name == name)
-        found = queues.export(name, limit=limit, ids=ids, error_type=error_type)
+        full = ids and await queues.complete(name, ids)
+        left = set(full or ())
+        found = queues.export(name, limit=limit, ids=full, error_type=error_type)
         async for letter in found:
             into.write(as_json(letter))
             move(into.lines, min(of, limit or of))
+            left.discard(letter.letter_id)
+        if into.lines != limit:
+            missing.extend(sorted(left))
 
-    with say_on_ctrl_c(into.how_far), bar("exporting") as move, into:
+    with say_on_ctrl_c(into.how_far), bar("exporting") as move, into.opened():
         on_engine(bus, write)
     if into.path is not None:
         typer.echo(f"{many(into.lines, 'letter')} written to {into.path}", err=True)
+    for one in missing:
+        fits = "in the queue" if error_type is None else f"in the queue with a {shown(error_type)}"
+        typer.echo(f"{shown(one)} is not {fits}", err=True)
+    if missing:
+        raise typer.Exit(NOT_AS_PROMISED)
+
+
+def show_history(bus: str | None, queue: str | None, *, limit: int, machine: bool) -> None:
+    """Show who changed failed queues."""
+    with say_on_ctrl_c(lambda: "nothing was changed"):
+        found = on_engine(bus, lambda engine: failed_queues(engine).history(queue, limit))
+    show_changes(found, Subject.QUEUE, machine=machine)

@@ -16,7 +16,7 @@ from headway.runtime.order import ResultOrder
 
 def failed_queues(engine: Engine) -> FailedQueues:
     """Give the failed queues; every change is recorded under the user's name."""
-    return FailedQueues(engine, CLOCK, who=_who())
+    return FailedQueues(engine, CLOCK, CHANCE, who=_who())
 
 
 def stored_documents(engine: Engine, services: Sequence[str] = ()) -> StoredDocuments:
@@ -38,7 +38,9 @@ def result_order(
     desk: SequenceDesk, *, where: str = "here", are_own_settings: bool = True
 ) -> ResultOrder:
     """Give the order of results; every change is recorded under the user's name."""
-    return ResultOrder(desk, who=_who(), where=where, are_own_settings=are_own_settings)
+    return ResultOrder(
+        desk, CLOCK, CHANCE, who=_who(), where=where, are_own_settings=are_own_settings
+    )
 
 
 def _who() -> str:

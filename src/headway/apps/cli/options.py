@@ -27,4 +27,10 @@ RawOption = Annotated[
     bool, typer.Option("--raw", help="As it is stored, with passwords, keys and tokens.")
 ]
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")]
+ReasonOption = Annotated[
+    str, typer.Option("--reason", metavar="TEXT", help="Why you change this, for the history.")
+]
+HistoryLimitOption = Annotated[
+    int, typer.Option("--limit", min=1, metavar="NUMBER", help="At most so many, newest first.")
+]
 YesOption = Annotated[bool, typer.Option("--yes", "--confirm", help="Do not ask.")]

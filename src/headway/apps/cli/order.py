@@ -4,7 +4,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headway.apps.cli.options import DryRunOption, JsonOption, RawOption, YesOption
+from headway.apps.cli.options import (
+    DryRunOption,
+    HistoryLimitOption,
+    JsonOption,
+    RawOption,
+    ReasonOption,
+    YesOption,
+)
+from headway.core.sequence_settings import DEFAULT_NAME
 
 if TYPE_CHECKING:
     from headway.apps.cli.sequences import Which
@@ -12,7 +20,7 @@ if TYPE_CHECKING:
 app = typer.Typer(help="Order: results that wait for their turn.", no_args_is_help=True)
 
 NameOption = Annotated[
-    str, typer.Option(metavar="NAME", help="Whose results: the name of the resequencer.")
+    str, typer.Option(metavar="NAME", help="The name of the resequencer: Resequencer(name=...).")
 ]
 SequencesOption = Annotated[
     str | None,
@@ -32,7 +40,6 @@ SettingsOption = Annotated[
         "for uptime, the usual ones for all others]",
     ),
 ]
-UPTIME = "uptime"
 
 
 @app.command()
@@ -43,7 +50,7 @@ def status(  # noqa: PLR0917 (typer gives them by name)
     limit: Annotated[
         int, typer.Option(min=1, metavar="NUMBER", help="At most so many, the first due first.")
     ] = 20,
-    name: NameOption = UPTIME,
+    name: NameOption = DEFAULT_NAME,
     sequences: SequencesOption = None,
     settings: SettingsOption = None,
     as_json: JsonOption = False,
@@ -61,7 +68,7 @@ def explain(  # noqa: PLR0917 (typer gives them by name)
         bool, typer.Option("--contents", help="With what is in the held results.")
     ] = False,
     raw: RawOption = False,
-    name: NameOption = UPTIME,
+    name: NameOption = DEFAULT_NAME,
     sequences: SequencesOption = None,
     settings: SettingsOption = None,
     as_json: JsonOption = False,
@@ -80,9 +87,10 @@ def drain(  # noqa: PLR0917 (typer gives them by name)
     everything: Annotated[
         bool, typer.Option("--all", help="All keys that stand before a gap.")
     ] = False,
+    reason: ReasonOption = "",
     dry_run: DryRunOption = False,
     yes: YesOption = False,
-    name: NameOption = UPTIME,
+    name: NameOption = DEFAULT_NAME,
     sequences: SequencesOption = None,
     settings: SettingsOption = None,
 ) -> None:
@@ -93,7 +101,23 @@ def drain(  # noqa: PLR0917 (typer gives them by name)
     from headway.apps.cli.order_deciding import drain_keys  # noqa: PLC0415 (a fast start)
 
     which = _which(name, sequences, settings)
-    drain_keys(which, keys or (), everything=everything, dry_run=dry_run, ask=not yes)
+    drain_keys(which, keys, everything=everything, reason=reason, dry_run=dry_run, ask=not yes)
+
+
+@app.command()
+def history(
+    limit: HistoryLimitOption = 20,
+    name: NameOption = DEFAULT_NAME,
+    sequences: SequencesOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show who drained keys, when, which and why.
+
+    The newest 10,000 changes are kept beside the sequences: in the SQLite file, or in Redis.
+    """
+    from headway.apps.cli.order_looking import show_history  # noqa: PLC0415 (a fast start)
+
+    show_history(_which(name, sequences, None), limit=limit, machine=as_json)
 
 
 def _which(name: str, sequences: str | None, settings: str | None) -> "Which":

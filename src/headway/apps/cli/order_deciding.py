@@ -2,12 +2,14 @@
 
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 
 import typer
 
 from headway.apps.cli.asking import confirmed
 from headway.apps.cli.codes import CANNOT_GO_ON, NOT_AS_PROMISED
 from headway.apps.cli.order_shown import show_keys
+from headway.apps.cli.output import after_a_change
 from headway.apps.cli.record import record_of_changes
 from headway.apps.cli.screen import bar, many, say_on_ctrl_c
 from headway.apps.cli.sequences import Which, on_sequences
@@ -21,9 +23,10 @@ _KEYS_SHOWN = 10
 
 def drain_keys(
     which: Which,
-    keys: Sequence[str],
+    keys: Sequence[str] | None,
     *,
     everything: bool,
+    reason: str,
     dry_run: bool,
     ask: bool,
 ) -> None:
@@ -49,7 +52,9 @@ def drain_keys(
     async def change(order: ResultOrder) -> DrainReport:
         nonlocal on_gap, where
         on_gap, where = order.on_gap, order.where
-        return await order.drain(keys, dry_run=dry_run, before=before, on_progress=tell)
+        return await order.drain(
+            keys, reason=reason, dry_run=dry_run, before=before, on_progress=tell
+        )
 
     with (
         record_of_changes(),
@@ -57,7 +62,9 @@ def drain_keys(
         bar("draining") as move,
     ):
         report = on_sequences(which, change)
-    _show(report, on_gap, where)
+    history = replace(which, settings=None).command("history")
+    with after_a_change(history, made=report.done > 0 and not dry_run):
+        _show(report, on_gap, where)
 
 
 def _ask(meant: DrainReport, on_gap: OnGap | None) -> None:

@@ -6,6 +6,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from headway.apps.cli.history import show_changes
 from headway.apps.cli.order_shown import explained, fields, show_keys
 from headway.apps.cli.screen import as_json, harmless, many, show_indented
 from headway.apps.cli.sequences import Which, on_sequences
@@ -13,6 +14,7 @@ from headway.core.secrets import bytes_without_secrets
 from headway.core.sequence_waiting import Mode
 from headway.core.showing import shown
 from headway.ports.sequences import HeldResult
+from headway.runtime.history import Subject
 from headway.runtime.order import KeyReport, OrderReport, ResultOrder
 
 _NAMES_WIDE = 15
@@ -35,24 +37,26 @@ def show_status(which: Which, key: str | None, *, limit: int, machine: bool) -> 
         if report.count > len(report.keys):
             typer.echo(f"and {report.count - len(report.keys)} more: a larger --limit")
         if key is None:
-            typer.echo("\nheadway order explain KEY says what happens next, and when.")
+            typer.echo("\nWhat happens next, and when:")
+            typer.echo(f"  {which.command('explain', report.keys[0].key)}")
     else:
-        typer.echo(_nothing(which.name, report.names))
+        typer.echo(_nothing(which, report.names))
 
 
-def _nothing(name: str, names: Sequence[str] | None) -> str:
+def _nothing(which: Which, names: Sequence[str] | None) -> str:
     """Say that no key holds anything, or that the name may be a wrong one."""
+    name = which.name
     if names is None:
         return (
             f"No key of {shown(name)} holds anything now. If one should, is --name the right one?"
         )
     if name in names:
         return f"No key of {shown(name)} holds anything now."
-    others = ", ".join(shown(each) for each in names) or "none"
-    return (
-        f"No resequencer named {shown(name)} has ever kept anything there. Those that have: "
-        f"{others}{' (say --name NAME)' * bool(names)}."
-    )
+    said = f"No resequencer named {shown(name)} has ever kept anything there."
+    if not names:
+        return f"{said} No other has, either."
+    others = "".join(f"\n  {which.command('status', name=each)}" for each in names)
+    return f"{said} These have:{others}"
 
 
 def show_one(which: Which, key: str, *, contents: bool, machine: bool, raw: bool) -> None:
@@ -86,3 +90,12 @@ def show_one(which: Which, key: str, *, contents: bool, machine: bool, raw: bool
     left = len(report.standing.held) - len(inside or ())
     if inside is not None and left > 0:
         typer.echo(f"and {many(left, 'result')} more")
+    if report.standing.mode is Mode.PARKED:
+        typer.echo("\nTo give up what is missing, and release what is held:")
+        typer.echo(f"  {which.command('drain', key)}")
+
+
+def show_history(which: Which, *, limit: int, machine: bool) -> None:
+    """Show who ended waits."""
+    found = on_sequences(which, lambda order: order.history(limit))
+    show_changes(found, Subject.SEQUENCES, machine=machine)

@@ -7,7 +7,6 @@ from headway.apps.cli.screen import many, when
 from headway.core.sequence_settings import OnGap, SequenceSettings
 from headway.core.sequence_state import Gap
 from headway.core.sequence_waiting import Mode
-from headway.core.showing import shown
 from headway.runtime.order import KeyReport
 
 _MILLISECONDS = range(1_000_000_000_000, 4_102_444_800_000)
@@ -41,8 +40,7 @@ def _sentences(report: KeyReport, settings: SequenceSettings) -> Iterator[str]:
             yield f"It is tried again {at(stands.next_look, now)}; the others wait behind it."
             yield 'The error is in the log of the worker that tried it ("could not be applied").'
         case Mode.PARKED:
-            yield "It stands still until what is missing comes, or until a person says so:"
-            yield f"headway order drain {shown(report.key)}"
+            yield "It stands still until what is missing comes, or until a person drains the key."
         case Mode.WAITING:
             yield f"When what is missing comes, {held} can follow at once."
             yield from _when_given_up(report, settings)

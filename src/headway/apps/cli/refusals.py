@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from headway.apps.cli.codes import CANNOT_GO_ON, UNAVAILABLE
+from headway.apps.cli.output import OutputError, checked_output, end
 from headway.core.errors import ConfigurationError
 from headway.core.extras import cure
 
@@ -23,7 +24,10 @@ class UnavailableError(Exception):
 def said_in_one_line() -> Iterator[None]:
     """Say what a person can mend in one line, and end the process; the rest is raised."""
     try:
-        yield
+        with checked_output():
+            yield
+    except OutputError as error:
+        end(error)
     except ConfigurationError as error:
         _refuse(str(error))
     except UnavailableError as error:
@@ -38,5 +42,8 @@ def said_in_one_line() -> Iterator[None]:
 
 
 def _refuse(why: str, code: int = CANNOT_GO_ON) -> None:
-    sys.stderr.write(f"headway: {why}\n")
+    try:
+        sys.stderr.write(f"headway: {why}\n")
+    except OutputError as error:
+        end(error)
     sys.exit(code)

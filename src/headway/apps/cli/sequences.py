@@ -6,16 +6,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
+from headway.apps.cli.calling import pasteable
 from headway.apps.cli.operator import result_order
+from headway.apps.cli.output import OutputError
 from headway.assembly.loading import load_sequence_settings
 from headway.assembly.sequencing import open_sequences
 from headway.assembly.settings import environment, sequences_settings
 from headway.core.engine_url import SequencesUrl, SqliteUrl, read_sequences_url
 from headway.core.errors import ConfigurationError
 from headway.core.secrets import hidden, shown_url
-from headway.core.sequence_settings import SequenceSettings
+from headway.core.sequence_settings import DEFAULT_NAME, SequenceSettings
 from headway.core.showing import shown
-from headway.runtime.order import ResultOrder
+from headway.runtime.order import ResultOrder, UnknownKeyError
 from headway.systems.uptime.settings import UptimeSettings
 
 T = TypeVar("T")
@@ -34,6 +36,19 @@ class Which:
     """Of the resequencer."""
     settings: str | None = None
     """MODULE:NAME of its settings, if they are its own."""
+
+    def command(self, verb: str, *keys: str, name: str | None = None) -> str:
+        """Write a command about the same sequences, or those of another name, to be pasted."""
+        words, name = ["order", verb], name or self.name
+        if not any(key.startswith("-") for key in keys):
+            words += keys
+        words += ["--name", name] if name != DEFAULT_NAME else []
+        if self.url is not None:
+            words += ["--sequences", self.url if shown_url(self.url) == self.url else "URL"]
+        words += ["--settings", self.settings] if self.settings is not None else []
+        if any(key.startswith("-") for key in keys):
+            words += ["--", *keys]
+        return pasteable(*words)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +102,8 @@ def _on_redis(meant: _Meant, which: Which, body: Body[T]) -> T:
         return asyncio.run(_opened(meant, which, body))  # which says what is missing
     try:
         return asyncio.run(_opened(meant, which, body, probe=True))
+    except OutputError:
+        raise
     except (RedisError, RedisClusterException, OSError) as error:
         said = hidden(str(error)) or f"no answer within {_ANSWERS_WITHIN:g} s"
         raise meant.refused("cannot be used", said) from error
@@ -101,5 +118,9 @@ async def _opened(meant: _Meant, which: Which, body: Body[T], *, probe: bool = F
         where = f"under the name '{shown(which.name)}' in {shown_url(meant.url)}"
         is_known = meant.order is not None
         return await body(result_order(sequences, where=where, are_own_settings=is_known))
+    except UnknownKeyError as error:
+        raise ConfigurationError(
+            f"{error}. These keys hold results:\n  {which.command('status')}"
+        ) from None
     finally:
         await sequences.close()

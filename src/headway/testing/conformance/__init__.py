@@ -6,9 +6,9 @@ each suite:
     class TestBus(BusConformance): ...
 
 and so on: BusConformance, CommitConformance, RecordsConformance, DocumentsConformance,
-LettersConformance, PlacesConformance, each in the module of its name. For an engine with a store
-also CandidatesConformance, DeskConformance, LeasesConformance and TotalsConformance; and
-LockedConformance where others can lock single documents.
+LettersConformance, PlacesConformance, HistoryConformance, each in the module of its name. For an
+engine with a store also CandidatesConformance, DeskConformance, LeasesConformance and
+TotalsConformance; and LockedConformance where others can lock single documents.
 
 The methods are plain coroutines: run them with pytest-asyncio in its automatic mode.
 """

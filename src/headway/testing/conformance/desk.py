@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
-from headway.core.document import moment
 from headway.core.lifecycle import Lifecycle, State
 from headway.core.travel import instant
 from headway.core.writes import Document, InsertNew, Update
@@ -240,35 +239,3 @@ class DeskConformance:
         assert await desk.change("docs", found, {"n": 1}) == ids
         assert await desk.move("docs", found, "archive") == ids
         assert await desk.remove("archive", found) == ids
-
-    # Notes
-
-    async def test_notes_come_newest_first(self, harness: EngineHarness) -> None:
-        now = whole_second(harness)
-        desk = sweeping(await opened(harness)).desk
-        other = sweeping(await opened(harness)).desk
-        assert list(await desk.notes(10)) == []
-        times = [now + n * timedelta(seconds=1) for n in range(5)]
-        for n, at in enumerate(times):
-            entry = {"at": instant(at), "who": "käse ✓", "did": "reset", "ids": [f"{n}"]}
-            await (desk if n % 2 else other).note(entry)
-
-        async def noted(limit: int, **before: Any) -> list[str]:
-            return [each["ids"][0] for each in await desk.notes(limit, **before)]
-
-        assert await noted(10) == ["4", "3", "2", "1", "0"]
-        assert await noted(2) == ["4", "3"]
-        assert await noted(2, before=times[3]) == ["2", "1"]
-        assert await noted(10, before=times[0]) == []
-        (newest,) = await other.notes(1)
-        assert moment(newest["at"]) == times[4]
-        assert (newest["who"], newest["did"]) == ("käse ✓", "reset")
-
-    async def test_of_notes_of_one_moment_the_last_is_the_newest(
-        self, harness: EngineHarness
-    ) -> None:
-        at = instant(whole_second(harness))
-        desk = sweeping(await opened(harness)).desk
-        for n in range(5):
-            await desk.note({"at": at, "n": n})
-        assert [each["n"] for each in await desk.notes(3)] == [4, 3, 2]
