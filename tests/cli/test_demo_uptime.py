@@ -193,7 +193,7 @@ def test_what_is_shown_fits_the_terminal_and_an_unmet_criterion_is_an_exit_code(
 def test_a_picture_that_has_no_folder_is_refused_at_once(tmp_path: Path) -> None:
     done = headway("demo", "uptime", "--picture", "nowhere/a.svg", folder=tmp_path)
     assert done.returncode == 2
-    assert "there is no folder for the picture nowhere/a.svg" in done.stderr
+    assert "Invalid --picture 'nowhere/a.svg': there is no folder " in done.stderr
 
 
 @pytest.mark.parametrize("order", [signal.SIGINT, signal.SIGTERM])

@@ -25,9 +25,8 @@ def checked_ids(name: str, ids: Collection[str] | None) -> tuple[str, ...] | Non
         raise ConfigurationError(f"Invalid {name}=[]: name at least one id, or pass None for all.")
     for each in ids:
         if not each.strip():
-            raise ConfigurationError(
-                f"Invalid {name}={[*ids]!r}: {each!r} is not an id. Is a variable unset?"
-            )
+            named = f"{name} {each!r}" if name.startswith("-") else f"{name}={[*ids]!r}"
+            raise ConfigurationError(f"Invalid {named}: an id cannot be empty. Unset variable?")
     return tuple(dict.fromkeys(ids))
 
 

@@ -120,7 +120,7 @@ async def _opened(meant: _Meant, which: Which, body: Body[T], *, probe: bool = F
         return await body(result_order(sequences, where=where, are_own_settings=is_known))
     except UnknownKeyError as error:
         raise ConfigurationError(
-            f"{error}. These keys hold results:\n  {which.command('status')}"
+            f"{error}. To list the keys that hold results:\n  {which.command('status')}"
         ) from None
     finally:
         await sequences.close()

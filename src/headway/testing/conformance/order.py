@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from headway.core.sequence_answers import Completion, Offer, Outcome
 from headway.core.sequence_state import HIGHEST, in_epoch
 from headway.core.sequence_waiting import Mode, standing
+from headway.core.travel import instant
 from headway.ports.sequences import HeldResult
 from headway.testing.conformance.ordering import (
     KEY,
@@ -226,6 +227,22 @@ class OrderConformance:
         assert seen.next_look == reading.now + 10 * SECOND
         unknown = await ours.engine.read("unknown")
         assert standing(unknown.state, ours.engine.settings, unknown.now).mode is Mode.IDLE
+
+    # History
+
+    async def test_the_history_of_changes_is_kept_beside_the_sequences(
+        self, harness: SequencesHarness
+    ) -> None:
+        ours, theirs = await worker(harness), await worker(harness, "other")
+        assert list(await ours.engine.history.latest(10)) == []
+        for n in range(3):
+            at = instant(harness.clock.now())
+            await (ours if n % 2 else theirs).engine.history.append({"at": at, "n": n})
+        await ours.engine.history.append({"at": instant(harness.clock.now()), "n": "ü ✓"})
+        for _ in range(2):
+            found = [each["n"] for each in await theirs.engine.history.latest(10)]
+            assert found == ["ü ✓", 2, 1, 0]
+        assert [each["n"] for each in await ours.engine.history.latest(2)] == ["ü ✓", 2]
 
 
 def positions_held(results: Iterable[HeldResult]) -> list[int]:
