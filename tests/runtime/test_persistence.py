@@ -43,16 +43,21 @@ async def asked(caplog: pytest.LogCaptureFixture) -> Away:
     clock = VirtualClock()
     away = Away(clock)
     with caplog.at_level(logging.WARNING, "headway"):
-        assert await Persistent(clock, Fickle()).ask("open", away) == "here"
+        assert (
+            await Persistent(clock, Fickle()).until_available("Opening the engine", away) == "here"
+        )
     return away
 
 
 async def test_the_loss_is_said_at_once_and_then_seldom(caplog: pytest.LogCaptureFixture) -> None:
     await asked(caplog)
     first, *again, last = [each.getMessage() for each in caplog.records]
-    assert first == "The engine did not open (try 1): nobody is there; trying again until it does"
-    assert len(again) == 1
-    assert re.fullmatch(r"The engine answers again: it did open after \d+ tries", last)
+    why = "ConnectionError nobody is there"
+    assert first == f"Opening the engine failed (attempt 1): {why}. Retrying in 0.1 s."
+    (repeated,) = again
+    said = rf"Opening the engine failed \(attempt \d+\): {why}\. Retrying in [45][.\d]* s\."
+    assert re.fullmatch(said, repeated)
+    assert re.fullmatch(r"Opening the engine works again after \d+ failed attempts\.", last)
 
 
 async def test_a_database_that_restarts_needs_no_traceback(
@@ -65,9 +70,10 @@ async def test_a_database_that_restarts_needs_no_traceback(
             raise raised.pop(0)
 
     for _ in range(2):
-        await Persistent(VirtualClock(), Fickle()).ask("open", call)
+        await Persistent(VirtualClock(), Fickle()).until_available("Opening the engine", call)
     first = caplog.records[0]
-    assert first.getMessage().startswith("The engine did not open (try 1): node is shutting down; ")
+    said = "Opening the engine failed (attempt 1): NotPrimaryError node is shutting down. "
+    assert first.getMessage().startswith(said)
     assert not first.exc_info
 
 

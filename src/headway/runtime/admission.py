@@ -6,22 +6,22 @@ from datetime import datetime
 from functools import partial
 
 from headway.core.beginning import Beginning, Begun, How
-from headway.core.catalogue import EVERYTHING
+from headway.core.catalogue import names_engine
 from headway.core.document import LEASE_UNTIL, moment
-from headway.core.failure import Verdict
 from headway.ports.bus import SUSPECT_AFTER, Delivery
 from headway.ports.clock import Clock
 from headway.ports.engine import Engine
-from headway.ports.records import is_same_or_done, key_after
+from headway.ports.records import DoneRecord, is_same_or_done, key_after
 from headway.runtime.attempt import Attempt, Ending
 from headway.runtime.lease_keeping import LeaseKeeper
-from headway.runtime.persistence import Persistent
+from headway.runtime.persistence import RETRIED_AFTER, Blamed, Isolation
 from headway.runtime.recover import Recovery
 
 CONDEMNED_AFTER = 2
 """Begins without an end, alone in its process, that make it a crash loop."""
 
-
+_LOOKING_UP = "Looking up done records"
+_STARTING = "Starting documents"
 _LONGEST_CHAIN = 100
 """Of work with one key that failed and was sent anew; nobody corrects an event more often."""
 
@@ -44,13 +44,13 @@ class Admission:
         engine: Engine,
         clock: Clock,
         leases: LeaseKeeper,
-        persistent: Persistent,
+        isolation: Isolation,
     ) -> None:
         self._recoveries = recoveries
         self._engine = engine
         self._clock = clock
         self._leases = leases
-        self._persistent = persistent
+        self._isolation = isolation
 
     async def admit(self, taken: Sequence[Delivery]) -> Admitted:
         admitted = Admitted()
@@ -63,21 +63,39 @@ class Admission:
             else:
                 read.append(found)
         new = await self._new(read, admitted)
-        superseded = await self._begin(new, now)
+        superseded = await self._begin(new)
+        now = self._clock.now()  # it may have taken a while, if the engine was unavailable
         for attempt in new:
-            if attempt.unfit is not None:
-                admitted.endings.append(attempt.recovery.failed(attempt, attempt.unfit, now))
-            elif attempt.busy_until is not None:
-                admitted.endings.append(attempt.recovery.postponed(attempt, attempt.busy_until))
-            elif attempt in superseded:
-                admitted.endings.append(attempt.recovery.superseded(attempt, now))
-            elif attempt.delivery.returns < SUSPECT_AFTER:
-                admitted.attempts.append(attempt)
-            elif attempt.delivery.begins < CONDEMNED_AFTER:
-                admitted.suspects.append(attempt)
-            else:
-                admitted.endings.append(attempt.recovery.crash_loop(attempt, now))
+            try:
+                self._place(attempt, superseded, admitted, now)
+            except Exception as error:  # noqa: BLE001 (an error about one event stops no other)
+                ending = attempt.recovery.broken(attempt.delivery, error, now)
+                admitted.endings.append(ending)
         return admitted
+
+    def _place(
+        self, attempt: Attempt, superseded: set[Attempt], admitted: Admitted, now: datetime
+    ) -> None:
+        recovery = attempt.recovery
+        if attempt.unfit is not None:
+            admitted.endings.append(recovery.failed(attempt, attempt.unfit, now))
+        elif attempt.busy_until is not None:
+            admitted.endings.append(recovery.postponed(attempt, attempt.busy_until))
+        elif attempt in superseded:
+            admitted.endings.append(recovery.superseded(attempt, now))
+        elif attempt.delivery.returns < SUSPECT_AFTER:
+            admitted.attempts.append(attempt)
+        elif attempt.delivery.begins < CONDEMNED_AFTER:
+            admitted.suspects.append(attempt)
+        else:
+            admitted.endings.append(recovery.crash_loop(attempt, now))
+
+    def _blame(self, attempt: Attempt, blamed: Blamed) -> None:
+        """Keep the error of an engine that fails for this event alone."""
+        if blamed.waits:
+            attempt.busy_until = self._clock.now() + RETRIED_AFTER
+        else:
+            attempt.unfit = blamed.error
 
     async def _new(self, read: Sequence[Attempt], admitted: Admitted) -> Sequence[Attempt]:
         """Part what is new from what has ended before."""
@@ -86,15 +104,14 @@ class Admission:
         for _ in range(_LONGEST_CHAIN):
             if not looked_for:
                 break
-            records = await self._engine.records.find([attempt.key for attempt in looked_for])
-            if not records:
-                break
+            found = await self._isolation.each(_LOOKING_UP, looked_for, self._find)
             again = []
-            for attempt in looked_for:
-                record = records.get(attempt.key)
+            for attempt, record in zip(looked_for, found, strict=True):
                 if record is None:
                     continue
-                if is_same_or_done(record, attempt.delivery.queue, attempt.travel.operation):
+                if isinstance(record, Blamed):
+                    self._blame(attempt, record)
+                elif is_same_or_done(record, attempt.delivery.queue, attempt.travel.operation):
                     ended.add(attempt)
                     admitted.endings.append(attempt.recovery.known(attempt, record))
                 else:
@@ -103,19 +120,31 @@ class Admission:
             looked_for = again
         return [attempt for attempt in read if attempt not in ended] if ended else read
 
-    async def _begin(self, new: Sequence[Attempt], now: datetime) -> set[Attempt]:
+    async def _find(self, attempts: Sequence[Attempt]) -> Sequence[DoneRecord | None]:
+        records = await self._engine.records.find([attempt.key for attempt in attempts])
+        return [records.get(attempt.key) for attempt in attempts]
+
+    async def _begin(self, new: Sequence[Attempt]) -> set[Attempt]:
         """Begin with the documents of each; give those that come too late for all of theirs."""
-        about = [attempt for attempt in new if attempt.subscription.lifecycle is not None]
+        about = [
+            attempt
+            for attempt in new
+            if attempt.subscription.lifecycle is not None
+            and attempt.unfit is None
+            and attempt.busy_until is None
+        ]
         if not about:
             return set()
-        beginnings = [self._beginning(attempt, now) for attempt in about]
-        answers = await self._ask(about, beginnings)
+        answers = await self._isolation.each(_STARTING, about, self._begun)
+        now = self._clock.now()
         over: set[Attempt] = set()
-        for attempt, beginning, answer in zip(about, beginnings, answers, strict=True):
-            attempt.token = beginning.token
+        for attempt, answer in zip(about, answers, strict=True):
+            if isinstance(answer, Blamed):
+                self._blame(attempt, answer)
+                continue
             attempt.documents = _ids(answer, How.BEGUN)
             attempt.over = _ids(answer, How.OVER)
-            attempt.missing = tuple(one for one in beginning.ids if one not in answer)
+            attempt.missing = tuple(one for one in attempt.ids if one not in answer)
             attempt.busy_until = _busy_until(answer, now)
             if attempt.busy_until is None and not attempt.document_ids:
                 over.add(attempt)
@@ -128,30 +157,38 @@ class Admission:
         Otherwise that would be left pending, with its work done. Where it is somebody else's by
         now, or still not there, nothing changes.
         """
-        answer = await self._persistent.ask(
-            "begin with what came late", partial(self._begin_late, attempt)
+        answer = await self._isolation.until_available(
+            "Starting documents that came late",
+            partial(self._begin_late, attempt),
+            unless=lambda error: not names_engine(error),
         )
-        if attempt.unfit is not None:
-            raise attempt.unfit
         attempt.documents += _ids(answer, How.BEGUN)
         attempt.missing = tuple(one for one in attempt.missing if one not in answer)
         self._leases.keep(attempt)
 
     async def _begin_late(self, attempt: Attempt) -> Mapping[str, Begun]:
         beginning = self._beginning(attempt, self._clock.now())
-        (answer,) = await self._ask([attempt], [replace(beginning, ids=attempt.missing)])
+        late = replace(beginning, ids=attempt.missing)
+        (answer,) = await self._engine.documents.begin([late])
         return answer
+
+    async def _begun(self, attempts: Sequence[Attempt]) -> Sequence[Mapping[str, Begun]]:
+        now = self._clock.now()
+        return await self._engine.documents.begin(
+            [self._beginning(attempt, now) for attempt in attempts]
+        )
 
     def _beginning(self, attempt: Attempt, now: datetime) -> Beginning:
         subscription, travel = attempt.subscription, attempt.travel
         lifecycle = subscription.lifecycle
         assert lifecycle is not None  # noqa: S101 (the caller looked)
+        attempt.token = "" if lifecycle.lease is None else self._token(attempt)
         return Beginning(
             lifecycle=lifecycle,
-            ids=tuple(subscription.ids(attempt.event)),
+            ids=attempt.ids,
             operation=travel.operation,
             now=now,
-            token="" if lifecycle.lease is None else self._token(attempt),
+            token=attempt.token,
             deliberate=travel.requeues > 0,
             again=_has_begun(attempt),
             orphaned=self._engine.one_commit and attempt.delivery.returns > 0,
@@ -159,23 +196,6 @@ class Admission:
 
     def _token(self, attempt: Attempt) -> str:
         return self._leases.token(attempt.delivery, attempt.travel.operation)
-
-    async def _ask(
-        self, about: Sequence[Attempt], beginnings: Sequence[Beginning]
-    ) -> Sequence[Mapping[str, Begun]]:
-        """Begin all at once; if the store refuses that, find out whose fault it is."""
-        try:
-            return await self._engine.documents.begin(beginnings)
-        except Exception as error:
-            if EVERYTHING.classify(error).verdict is not Verdict.PERMANENT:
-                raise  # the engine is away, and everybody waits for it
-            if len(about) == 1:
-                about[0].unfit = error
-                return [{}]
-        return [
-            (await self._ask([attempt], [beginning]))[0]
-            for attempt, beginning in zip(about, beginnings, strict=True)
-        ]
 
 
 def _has_begun(attempt: Attempt) -> bool:

@@ -22,7 +22,7 @@ class Attempt:
 
     __slots__ = (
         "_event", "buffer", "busy_until", "delivery", "documents", "ended", "idempotency_key",
-        "is_probe", "key", "missing", "over", "recovery", "reruns", "seconds", "started",
+        "ids", "is_probe", "key", "missing", "over", "recovery", "reruns", "seconds", "started",
         "subscription", "token", "travel", "unfit",
     )  # fmt: skip
 
@@ -35,6 +35,7 @@ class Attempt:
         idempotency_key: str,
         travel: Travel,
         key: str = "",
+        ids: tuple[str, ...] = (),
     ) -> None:
         self.recovery = recovery
         self.delivery = delivery
@@ -42,6 +43,8 @@ class Attempt:
         self._event: Event | None = event
         self.idempotency_key = idempotency_key
         self.travel = travel
+        self.ids = ids
+        """The documents that the event is about."""
         # The text of a DoneKey, without making one for every event.
         kind = f"{subscription.service}/{subscription.event_type}/{travel.generation}"
         self.key = f"{kind}/{key or idempotency_key}"
@@ -82,8 +85,7 @@ class Attempt:
     @property
     def document_ids(self) -> tuple[str, ...]:
         """Of the documents that the event is about, the ones that are to be worked on."""
-        ids = self.subscription.ids(self.event)
-        return tuple(one for one in ids if one not in self.over) if self.over else tuple(ids)
+        return tuple(one for one in self.ids if one not in self.over) if self.over else self.ids
 
 
 class Ending(msgspec.Struct, eq=False):

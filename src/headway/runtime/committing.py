@@ -1,13 +1,14 @@
 """Commit what has ended, in groups, and tell what has become true."""
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 from typing import TypeGuard
 
 from headway.core.backoff import AddedJitter, Exponential
-from headway.core.catalogue import TRANSACTIONS
+from headway.core.catalogue import TRANSACTIONS, names_engine
 from headway.core.document import LAST_OPERATION, LEASE_TOKEN
 from headway.core.errors import (
     ConditionLostError,
@@ -22,14 +23,19 @@ from headway.core.facts import (
     LeaseLost,
     Processed,
 )
+from headway.core.failure import words
+from headway.core.secrets import hidden
 from headway.core.writes import target
 from headway.ports.chance import Chance
 from headway.ports.clock import Clock
 from headway.ports.commit import COMMITTED, Finish, Finisher, Outcome
 from headway.runtime.attempt import Attempt, Ending
 from headway.runtime.health import CONFLICT
-from headway.runtime.persistence import Persistent
+from headway.runtime.persistence import RETRIED_AFTER, Blamed, Isolation
 
+_LOG = logging.getLogger("headway")
+_UNSETTLED = timedelta(minutes=1)
+"""The pause of an event that nothing can be done with, not even to end it."""
 _RERUNS = 5
 _BETWEEN_RERUNS = Exponential(
     base=timedelta(milliseconds=100),
@@ -47,6 +53,7 @@ class Committer:
     def __init__(
         self,
         finisher: Finisher,
+        isolation: Isolation,
         clock: Clock,
         chance: Chance,
         *,
@@ -61,7 +68,7 @@ class Committer:
         self._finisher = finisher
         self._clock = clock
         self._chance = chance
-        self._persistent = Persistent(clock, chance)
+        self._isolation = isolation
         self._rerun = rerun
         self._settled = settled
         self._released = released
@@ -73,6 +80,7 @@ class Committer:
         self._free: deque[asyncio.Future[None]] = deque()
         self._committing = 0
         self._idle = asyncio.Event()
+        self._held: set[asyncio.Task[None]] = set()
 
     def put(self, ending: Ending) -> None:
         """Have an ending committed."""
@@ -97,9 +105,9 @@ class Committer:
             for run in ended:
                 run.result()  # they never end by themselves: raise what ended this one
         finally:
-            for run in runs:
+            for run in (*runs, *self._held):
                 run.cancel()
-            await asyncio.gather(*runs, return_exceptions=True)
+            await asyncio.gather(*runs, *self._held, return_exceptions=True)
 
     async def _run(self) -> None:
         while True:
@@ -113,7 +121,7 @@ class Committer:
             self._free.append(free)
             await free
 
-    async def _finish(self, group: Sequence[Ending]) -> Sequence[Finish]:
+    async def _finish(self, group: Sequence[Ending]) -> Sequence[Finish | None]:
         units = [ending.unit for ending in group]
         held = [each for each in group if each.attempt is not None and each.attempt.token]
         if held:
@@ -122,15 +130,45 @@ class Committer:
                 if ending.unit.record is None and ending.attempt is not None:
                     self._released(ending.attempt)
             await self._leave(held)
-        return await self._persistent.ask("commit", lambda: self._finisher.finish(units))
+        finishes = await self._isolation.each("Committing", units, self._finisher.finish)
+        return [
+            COMMITTED if finish is COMMITTED else await self._judged(ending, finish)
+            for ending, finish in zip(group, finishes, strict=True)
+        ]
 
-    def _take_down(self, group: Sequence[Ending], finishes: Sequence[Finish]) -> None:
+    async def _judged(self, ending: Ending, finish: Finish | Blamed) -> Finish | None:
+        """Say what became of a unit; None: nothing yet, because of the engine."""
+        if isinstance(finish, Blamed):
+            return None if finish.waits else Finish(Outcome.REFUSED, error=finish.error)
+        if finish.error is None or not names_engine(finish.error):
+            return finish
+        # Callbacks are the user's own, and may speak to other servers. Whether it was ours that
+        # refused, only a write of our own can say.
+        if ending.unit.bodies and await self._isolation.is_well():
+            return finish
+        return None
+
+    def _hold(self, ending: Ending, pause: timedelta) -> None:
+        """Have an ending committed later; nothing else waits for it."""
+
+        async def later() -> None:
+            await self._clock.wait(pause)
+            self.put(ending)
+
+        task = asyncio.create_task(later())
+        self._held.add(task)
+        task.add_done_callback(self._held.discard)
+
+    def _take_down(self, group: Sequence[Ending], finishes: Sequence[Finish | None]) -> None:
         # Nearly all of a group were handled, and there is nothing to say of each: they are told
         # together, so that an event costs no call here.
         handled: dict[int, list[Attempt]] = {}
         others: list[tuple[Ending, Finish]] = []
         settled = 0
         for ending, finish in zip(group, finishes, strict=True):
+            if finish is None:
+                self._hold(ending, RETRIED_AFTER)
+                continue
             if finish.outcome is Outcome.REFUSED:
                 self._refused(ending, finish.error)
                 continue
@@ -200,8 +238,21 @@ class Committer:
             self._not_committed(ending, attempt, error)
 
     def _without_status(self, ending: Ending, error: Exception) -> None:
-        """Only the status of a document can be refused here: it has gone, or is nobody's."""
-        self.put(ending.recovery.without_status(ending, _refused_one(error, ending)))
+        """Commit the same without what was refused: mostly the status of a document."""
+        if ending.unit.writes:
+            self.put(ending.recovery.without_status(ending, _refused_one(error, ending)))
+            return
+        plainer = ending.recovery.plainer(ending, error, self._clock.now())
+        if plainer is not None:
+            self.put(plainer)
+        else:
+            _LOG.error(
+                "An event of %s cannot be settled: %s. It waits; retrying in %d s.",
+                ending.unit.delivery.queue,
+                hidden(f"{type(error).__name__} {words(error)}"),
+                _UNSETTLED.total_seconds(),
+            )
+            self._hold(ending, _UNSETTLED)
 
     def _lease_lost(self, ending: Ending, attempt: Attempt) -> None:
         """The same event is in other hands too.

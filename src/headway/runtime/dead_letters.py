@@ -206,13 +206,9 @@ def _letter(
 
 def _documents(attempt: Attempt) -> tuple[str, Sequence[str]]:
     """Give the collection and the ids of the documents that an event is about."""
-    if attempt.subscription.documents is None:
+    if attempt.subscription.documents is None or not attempt.ids:
         return "", ()
-    try:
-        ids = attempt.subscription.ids(attempt.event)
-    except Exception:  # noqa: BLE001 (it names none: that may be why it ended)
-        return "", ()
-    return attempt.subscription.documents[0], ids
+    return attempt.subscription.documents[0], attempt.ids
 
 
 def _told(

@@ -102,16 +102,14 @@ class Feeder:
     async def _take(
         self, queues: Sequence[str], limit: int, patience: timedelta = timedelta()
     ) -> Sequence[Delivery]:
-        return await self._persistent.ask(
-            "give events", partial(self._bus.take, queues, limit, patience)
+        return await self._persistent.until_available(
+            "Taking events", partial(self._bus.take, queues, limit, patience)
         )
 
     async def _admit(self, taken: Sequence[Delivery], *, is_probe: bool = False) -> bool:
         """Give what was taken to the lanes; False: nothing of it has to be run."""
         self._in_hand += len(taken)
-        admitting = asyncio.create_task(
-            self._persistent.ask("say what has been done", partial(self._admission.admit, taken))
-        )
+        admitting = asyncio.create_task(self._admission.admit(taken))
         try:
             admitted = await asyncio.shield(admitting)
         except asyncio.CancelledError:
@@ -152,7 +150,7 @@ class Feeder:
             while self._in_hand > left:
                 await self._until_moved()
             begin = partial(self._bus.begin, attempt.delivery)
-            if not await self._persistent.ask("record a begin", begin):
+            if not await self._persistent.until_available("Recording a start", begin):
                 # It belongs to somebody else by now, and so do its documents.
                 self._ended(attempt.recovery.handed_back(attempt))
             else:

@@ -25,7 +25,7 @@ class Housekeeping:
     async def run(self) -> None:
         while True:
             await self._clock.wait(_ROUND)
-            await self._persistent.ask("keep house", self.round)
+            await self._persistent.until_available("Cleaning up", self.round)
 
     async def round(self) -> None:
         now = self._clock.now()

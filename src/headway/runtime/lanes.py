@@ -25,6 +25,7 @@ from headway.ports.clock import Clock
 from headway.ports.engine import Engine
 from headway.runtime.attempt import Attempt, Ending
 from headway.runtime.blocking import BlockingWork
+from headway.runtime.persistence import RETRIED_AFTER, Persistent
 from headway.runtime.service import Handler
 from headway.runtime.work import Around, Buffer, Work
 
@@ -44,12 +45,19 @@ class Lanes:
         chance: Chance,
         join: Callable[[Attempt], Awaitable[None]],
         *,
+        persistent: Persistent,
         ended: Callable[[Ending], None],
         broken: Callable[[], None],
     ) -> None:
         self._concurrency = concurrency
         self._join = join
-        self._around = Around(engine.documents, clock.now, self._new_id, engine.bodies_wait)
+        self._around = Around(
+            engine.documents,
+            clock.now,
+            self._new_id,
+            engine.bodies_wait,
+            persistent.until_available,
+        )
         self._clock = clock
         self._chance = chance
         self._ended = ended
@@ -246,6 +254,10 @@ class Lanes:
 
     def _failed(self, attempt: Attempt, error: BaseException) -> Ending:
         now = attempt.ended = self._clock.now()
+        waited = attempt.buffer is not None and attempt.buffer.waited
+        if waited and isinstance(error, HandlerTimeoutError):
+            # The engine was unavailable and took its time: that is no failure of the handler.
+            return attempt.recovery.postponed(attempt, now + RETRIED_AFTER)
         try:
             return attempt.recovery.failed(attempt, error, now)
         except Exception as second:  # noqa: BLE001 (see below)

@@ -81,7 +81,20 @@ class Recovery:
         )
 
     def read(self, delivery: Delivery, now: datetime) -> Attempt | Ending:
-        """Decode a delivery and name its work; what cannot be read ends as a letter."""
+        """Decode a delivery and name its work; what cannot be read ends as a dead letter."""
+        try:
+            return self._read(delivery, now)
+        except Exception as error:  # noqa: BLE001 (an error about one event stops no other)
+            return self.broken(delivery, error, now)
+
+    def broken(self, delivery: Delivery, error: Exception, now: datetime) -> Ending:
+        """End an event over which we fail ourselves, with as little as it takes."""
+        if not delivery.travel.operation:
+            delivery = named(delivery, self._chance.token())
+        told = RuntimeError(f"{type(error).__qualname__} while Headway prepared this event")
+        return unread(self, delivery, Reason.NON_RETRYABLE, told, now=now)
+
+    def _read(self, delivery: Delivery, now: datetime) -> Attempt | Ending:
         subscription = None
         try:
             if delivery.spoilt:
@@ -103,15 +116,16 @@ class Recovery:
             return unread(self, delivery, Reason.MALFORMED, error, now=now)
         except Exception as error:  # noqa: BLE001 (whatever a type of the user's own raises)
             return self._unfit(delivery, subscription, error, now)
+        ids: tuple[str, ...] = ()
         try:
-            name, key = subscription.name_work(event, delivery.travel.operation)
-            subscription.ids(event)
-        except Exception as error:  # noqa: BLE001 (a field that is missing, a dedup= that raises)
-            return self._unfit(delivery, subscription, error, now)
+            ids = subscription.document_ids(envelope, event)
+            name, key = subscription.name_work(envelope, event, delivery.travel.operation)
+        except BaseException as error:  # noqa: BLE001 (whatever a function of the user's raises)
+            return self._unfit(delivery, subscription, error, now, ids)
         travel = delivery.travel
         if travel.parked_since is not None or travel.history:
             travel = self.health.forgiven(event_type, travel.resumed(now), now)
-        return Attempt(self, delivery, subscription, event, name, travel, key)
+        return Attempt(self, delivery, subscription, event, name, travel, key, ids)
 
     def done(self, attempt: Attempt, now: datetime) -> Ending:
         """The handler has returned."""
@@ -244,6 +258,17 @@ class Recovery:
             ending, unit=msgspec.structs.replace(ending.unit, writes=kept)
         )
 
+    def plainer(self, ending: Ending, error: Exception, now: datetime) -> Ending | None:
+        """Give the plainest dead letter, for one that cannot be committed; None: it is that.
+
+        It has a key of its own: the key of the work may be what the store refuses.
+        """
+        if ending.unit.letter is None or ending.attempt is None:
+            return None
+        delivery = ending.unit.delivery
+        event_type = ending.attempt.subscription.event_type
+        return unread(self, delivery, Reason.NON_RETRYABLE, error, now=now, event_type=event_type)
+
     def _record(self, attempt: Attempt, ended: Ended, now: datetime) -> DoneRecord:
         key = attempt.key
         if ended in {Ended.DUPLICATE, Ended.SUPERSEDED}:  # the key is for whoever does the work
@@ -268,17 +293,27 @@ class Recovery:
         self,
         delivery: Delivery,
         subscription: Subscription | None,
-        error: Exception,
+        error: BaseException,
         now: datetime,
+        ids: tuple[str, ...] | None = None,
     ) -> Ending:
-        """An event, but not one that the handler can work with: no attempt will help."""
+        """End an event that the handler cannot work with: no attempt will help.
+
+        `ids` are those of its documents; None: nothing has asked for them yet.
+        """
         try:
             event = decode(delivery.body)
         except MalformedEventError as malformed:
             return unread(self, delivery, Reason.MALFORMED, malformed, now=now)
         assert subscription is not None  # noqa: S101 (before it is known, nothing else raises)
+        if ids is None:
+            try:
+                ids = tuple(subscription.ids(decode(delivery.body)))
+            except BaseException:  # noqa: BLE001 (then the letter names none)
+                ids = ()
         name = f"{self.service.name}-{event.event_id or delivery.travel.operation}"
-        attempt = Attempt(self, delivery, subscription, event, name, delivery.travel)
+        travel = delivery.travel
+        attempt = Attempt(self, delivery, subscription, event, name, travel, ids=ids)
         failure = self._failure(attempt, error, now)
         travel = self._counted(attempt, failure, first_seen=now)
         return dead(attempt, travel, Reason.NON_RETRYABLE, error, now=now, failure=failure)

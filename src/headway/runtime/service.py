@@ -12,7 +12,14 @@ from headway.core.backoff import Exponential, NoJitter
 from headway.core.catalogue import EVERYTHING
 from headway.core.classify import Classifier
 from headway.core.errors import ConfigurationError
-from headway.core.event import Event, exact_key, idempotency_key, short_name
+from headway.core.event import (
+    Envelope,
+    Event,
+    exact_key,
+    idempotency_key,
+    read_data,
+    short_name,
+)
 from headway.core.health import FloodRule, OutageRule
 from headway.core.lifecycle import Lifecycle
 from headway.core.policy import RetryConfig, RetryPolicy
@@ -57,16 +64,26 @@ class Subscription:
     data: msgspec.json.Decoder[Any] | None = None
     timeout: timedelta | None = None
 
-    def name_work(self, event: Event, operation: str) -> tuple[str, str]:
-        """Give the idempotency key of an event, as people are shown it and as it is recorded."""
+    def name_work(self, envelope: Envelope, event: Event, operation: str) -> tuple[str, str]:
+        """Give the idempotency key of an event, as people are shown it and as it is recorded.
+
+        A function gets data of its own: nothing that it does to it reaches the handler.
+        """
         if callable(self.dedup):
-            key = _checked_key(self.dedup(event))
+            key = _checked_key(self.dedup(read_data(envelope, self.data)))
             return key, key
         if self.dedup is None:
             key = f"{self.service}-{short_name(event.event_id or operation)}"
             return key, key
         ids = _ids(event.data, self.dedup)
         return idempotency_key(self.service, ids), exact_key(self.service, ids)
+
+    def document_ids(self, envelope: Envelope, event: Event) -> tuple[str, ...]:
+        """Give the ids of the documents that an event is about; a function gets its own data."""
+        if self.documents is None:
+            return ()
+        is_function = callable(self.documents[1])
+        return tuple(self.ids(read_data(envelope, self.data) if is_function else event))
 
     def ids(self, event: Event) -> list[str]:
         """Give the ids of the documents that an event is about."""

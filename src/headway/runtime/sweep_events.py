@@ -45,9 +45,10 @@ def rebuilt(target: Target, document: Document, requeue: Requeue, now: datetime)
         data=_data(target, document),
     )
     body = publishable(event, any_data=True)
-    read = read_data(open_envelope(body), subscription.data)
-    subscription.name_work(read, requeue.operation)
-    _check_about(target, document, subscription.ids(read))
+    envelope = open_envelope(body)
+    read = read_data(envelope, subscription.data)
+    subscription.name_work(envelope, read, requeue.operation)
+    _check_about(target, document, subscription.document_ids(envelope, read))
     travel = Travel(operation=requeue.operation, generation=sweep_run(requeue.operation))
     message = Message(
         body=body, travel=travel, event_type=subscription.event_type, queue=subscription.queue
@@ -67,11 +68,11 @@ def _data(target: Target, document: Document) -> Any:
     return data
 
 
-def _check_about(target: Target, document: Document, ids: list[str]) -> None:
+def _check_about(target: Target, document: Document, ids: tuple[str, ...]) -> None:
     """One attempt at one document is one operation, so the event must be about it alone."""
-    if ids != [str(document[ID])]:
+    if ids != (str(document[ID]),):
         named = repr(target.field) if callable(target.field) else f"data.{target.field}"
         raise ValueError(
-            f"the event is about {ids[:3]!r} by {named}, and not about this document: "
+            f"the event is about {list(ids[:3])!r} by {named}, and not about this document: "
             "rebuild= should give the data of an event for the one document that it is given"
         )

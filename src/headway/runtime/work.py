@@ -7,12 +7,13 @@ in one commit, together with the record that the event is done; or nothing does.
 import inspect
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from hashlib import sha256
-from typing import Any
+from typing import Any, TypeVar
 
+from headway.core.catalogue import names_engine
 from headway.core.errors import DocumentNotFoundError, UnreadableDocumentError, WorkOverError
 from headway.core.event import Event, publishable, short_name
 from headway.core.lifecycle import Lifecycle
@@ -36,6 +37,7 @@ from headway.ports.bus import Message
 from headway.ports.commit import TransactionBody
 from headway.ports.documents import Documents
 
+T = TypeVar("T")
 _BEGINS_WITH_TIME = re.compile(
     r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"
 )
@@ -50,13 +52,16 @@ class Around:
     new_id: Callable[[], str]
     bodies_wait: bool = False
     """Bodies are coroutine functions, because the store's driver has to be awaited."""
+    until_available: Callable[..., Awaitable[Any]] | None = None
+    """Repeats a read while the store is unavailable; None: a read that fails raises."""
 
 
 class Buffer:
     """What has been written and published so far."""
 
     __slots__ = (
-        "around", "bodies", "key", "lifecycles", "outgoing", "over", "put_off", "store", "writes"
+        "around", "bodies", "key", "lifecycles", "outgoing", "over", "put_off", "store", "waited",
+        "writes",
     )  # fmt: skip
 
     def __init__(self, key: str, around: "Around", lifecycles: Mapping[str, Lifecycle]) -> None:
@@ -70,6 +75,24 @@ class Buffer:
         self.outgoing: list[Message] = []
         self.bodies: list[TransactionBody] = []
         self.put_off: set[str] = set()
+        self.waited = False
+        """A read had to wait for a store that was unavailable."""
+
+    async def read(self, call: Callable[[], Awaitable[T]]) -> T:
+        """Read from the store, and wait while it is unavailable: that is no failure of a handler.
+
+        Any other error is raised.
+        """
+        try:
+            return await call()
+        except Exception as error:
+            if self.around.until_available is None or not names_engine(error):
+                raise
+        self.waited = True
+        found: T = await self.around.until_available(
+            "Reading documents", call, unless=lambda error: not names_engine(error)
+        )
+        return found
 
     def check(self) -> None:
         if self.over:
@@ -243,7 +266,8 @@ class Writing:
     async def _find(self, where: Mapping[str, Any], limit: int) -> list[Document]:
         touched = {target(write) for write in self._own()}
         # Of those that the store gives, the touched ones may not match any more.
-        stored = await self._buffer.store.find(self._name, where, limit + len(touched))
+        store, most = self._buffer.store, limit + len(touched)
+        stored = await self._buffer.read(lambda: store.find(self._name, where, most))
         if not touched:
             return list(stored)
         kept = [each for each in stored if each[ID] not in touched]
@@ -252,7 +276,8 @@ class Writing:
         return sorted(both, key=lambda each: str(each[ID]))[:limit]
 
     async def _fetch(self, ids: Sequence[str]) -> dict[str, Document]:
-        found = dict(await self._buffer.store.fetch(self._name, ids))
+        store = self._buffer.store
+        found = dict(await self._buffer.read(lambda: store.fetch(self._name, ids)))
         if lost := [one for one, document in found.items() if is_stand_in(document)]:
             raise UnreadableDocumentError(self._name, lost)
         wanted = set(ids)

@@ -36,7 +36,7 @@ from headway.runtime.lanes import Lanes
 from headway.runtime.lease_keeping import LeaseKeeper
 from headway.runtime.leaving import Leaving
 from headway.runtime.observers import Observers
-from headway.runtime.persistence import Persistent
+from headway.runtime.persistence import Isolation
 from headway.runtime.prefetch import Prefetch
 from headway.runtime.reach import Reach
 from headway.runtime.recover import Recovery
@@ -87,10 +87,11 @@ class Worker:
         token = f"{name}/{chance.token()}"
         self._leases = LeaseKeeper(token, shortest_lease(services), clock, engine.documents_aside)
         self._observer = Observers(observer, *self._notes(services, token))
-        self._persistent = Persistent(clock, chance)
+        self._persistent = Isolation(engine, clock, chance, token)
         self._gate = Gate(self._recoveries)
         self._committer = Committer(
             engine.finisher,
+            self._persistent,
             clock,
             chance,
             rerun=self._rerun,
@@ -106,7 +107,14 @@ class Worker:
         admission = Admission(by_queue, engine, clock, self._leases, self._persistent)
         size = self._settings.concurrency
         self._lanes = Lanes(
-            size, engine, clock, chance, admission.join, ended=self._ended, broken=self.stop
+            size,
+            engine,
+            clock,
+            chance,
+            admission.join,
+            persistent=self._persistent,
+            ended=self._ended,
+            broken=self.stop,
         )
         self._aside: set[asyncio.Task[Any]] = set()
         self._waiting: set[Attempt] = set()
@@ -238,8 +246,10 @@ class Worker:
         """Open the engine, however long it is away; False: told to stop meanwhile."""
         queues = [queue for each in self._recoveries for queue in each.service.queues()]
         opening = asyncio.create_task(
-            self._persistent.ask(
-                "open", partial(self._engine.open, queues), unless=ConfigurationError
+            self._persistent.until_available(
+                "Opening the engine",
+                partial(self._engine.open, queues),
+                unless=lambda error: isinstance(error, ConfigurationError),
             )
         )
         stopping = asyncio.create_task(self._until_stopped())
@@ -312,7 +322,8 @@ class Worker:
             self._tell(back)
             if self._engine.bus.finds_parked:
                 resume = partial(self._engine.bus.resume, subscription.queue)
-                self._put_aside(asyncio.create_task(self._persistent.ask("resume a queue", resume)))
+                resuming = self._persistent.until_available("Resuming parked events", resume)
+                self._put_aside(asyncio.create_task(resuming))
 
     def _unhandled(self, ending: Ending) -> None:
         """An event ended otherwise, or not at all."""

@@ -9,19 +9,13 @@ from pymongo.errors import (
     WriteError,
 )
 
+from headway.core.catalogue import names_engine
+
 TRANSIENT = "TransientTransactionError"
 UNKNOWN = "UnknownTransactionCommitResult"
 _DUPLICATE = frozenset({11000, 11001, 12582})
 _ENDED = 251
 _TOO_SLOW = 50
-_OF_THE_SERVER = frozenset(
-    {
-        *(6, 7, 89, 9001),  # hosts that are away
-        *(91, 189, 10058, 10107, 11600, 11602, 13435, 13436),  # no primary, or no more
-        *(18, 8000),  # the login was withdrawn
-        *(50, 64, 79, 100, 262, 14031),  # too slow, too few members, no room
-    }
-)
 
 
 def unwrapped(error: Exception) -> Exception:
@@ -56,10 +50,8 @@ def is_away(error: Exception) -> bool:
     """Say whether it is nobody's fault here: the server is away, or has no room."""
     if not isinstance(error, PyMongoError):
         return False
-    if isinstance(error, ConnectionFailure) or error.has_error_label(UNKNOWN):
-        return True
     labelled = error.has_error_label(TRANSIENT) or error.has_error_label("RetryableWriteError")
-    return labelled or (isinstance(error, OperationFailure) and error.code in _OF_THE_SERVER)
+    return labelled or names_engine(error)
 
 
 def has_ended(error: Exception) -> bool:

@@ -6,7 +6,7 @@ from typing import TypeGuard
 
 import asyncpg
 
-from headway.core.catalogue import EVERYTHING
+from headway.core.catalogue import EVERYTHING, names_engine
 from headway.core.errors import ConfigurationError
 from headway.core.failure import Verdict, words
 from headway.core.secrets import hidden, shown_url
@@ -100,6 +100,8 @@ def is_of_server(error: Exception) -> bool:
 
 def is_of_values(error: Exception) -> bool:
     """Tell values that cannot be stored from trouble with the server, which is nobody's fault."""
+    if names_engine(error):
+        return False
     if isinstance(error, asyncpg.PostgresError):
         return (error.sqlstate or "").startswith(_OF_VALUES)
     if isinstance(error, _CLIENT):

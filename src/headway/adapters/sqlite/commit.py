@@ -16,21 +16,17 @@ import msgspec
 from headway.adapters.sqlite import letters, publishing, records, taking
 from headway.adapters.sqlite.bell import Bell
 from headway.adapters.sqlite.documents import fetch_for, store
-from headway.adapters.sqlite.guard import Guard, UndoneError
+from headway.adapters.sqlite.guard import Guard, UndoneError, in_transaction
 from headway.adapters.sqlite.savepoints import hold, release, undo
 from headway.adapters.sqlite.timeline import Moment, Timeline
 from headway.adapters.sqlite.writer import Writer
+from headway.core.catalogue import EVERYTHING, names_engine
 from headway.core.errors import KeyTakenError, TransactionEndedError
 from headway.ports.bus import Done, Then
 from headway.ports.commit import COMMITTED, DUPLICATE, LOST, Finish, Outcome, Unit
 from headway.ports.records import DoneRecord
 
-_OF_VALUES = (
-    sqlite3.DataError,
-    sqlite3.IntegrityError,
-    sqlite3.InterfaceError,
-    sqlite3.ProgrammingError,
-)
+_CONFLICT = "OC000_TRANSACTION_CONFLICT"
 
 
 class _UnexpectedError(Exception):
@@ -222,13 +218,17 @@ class Group:
             except UndoneError:
                 raise
             except Exception as error:  # a body is the user's own: it may raise anything
+                if not in_transaction(connection):
+                    raise  # SQLite gave up all of it: a full disk, for one
                 raise _RefusedError from error
         return skipped
 
 
 def _is_of_the_file(error: Exception) -> bool:
     """Tell trouble with the file, nobody's fault, from values that SQLite does not take."""
-    return isinstance(error, sqlite3.Error) and not isinstance(error, _OF_VALUES)
+    if not isinstance(error, sqlite3.Error):
+        return False
+    return names_engine(error) or EVERYTHING.classify(error).error_type == _CONFLICT
 
 
 def _row(unit: Unit, record: DoneRecord, moment: Moment) -> tuple[Any, ...]:

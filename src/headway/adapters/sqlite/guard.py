@@ -11,6 +11,7 @@ import sqlite3
 import sys
 
 from headway.adapters.sqlite.savepoints import OURS
+from headway.core.catalogue import names_engine
 from headway.core.errors import TransactionEndedError
 from headway.ports.commit import TransactionBody
 
@@ -86,6 +87,7 @@ class Guard:
         Raises:
             UndoneError: It rolled everything back, by a conflict clause or by closing; or it left
                 the connection in a state in which nobody else can use it.
+            sqlite3.Error: The file has no room, or cannot be written: SQLite undid everything.
             Exception: Whatever the body raised.
         """
         # Set each time: then SQLite reads again, with this in force, what it has read before.
@@ -108,6 +110,8 @@ class Guard:
     def _restore(self, connection: sqlite3.Connection, raised: BaseException | None) -> None:
         """Undo what a body changed about the connection itself."""
         if not in_transaction(connection):
+            if isinstance(raised, sqlite3.Error) and names_engine(raised):
+                raise raised  # no fault of the body's: the disk is full, for one
             why = "the body rolled the transaction back, or closed its connection"
             raise UndoneError(why if raised is None else f"{why}: {raised}") from raised
         try:

@@ -19,13 +19,26 @@ RULES = (
         ),
     ),
     Rule(
+        name="amqp.permission",
+        verdict=Verdict.PERMANENT,
+        error_type="PERMISSION_DENIED",
+        types=frozenset({"aiormq.exceptions.ChannelAccessRefused"}),
+    ),
+    Rule(
+        name="amqp.permission_by_code",
+        verdict=Verdict.PERMANENT,
+        error_type="PERMISSION_DENIED",
+        types=frozenset({"pika.exceptions.ChannelClosedByBroker"}),
+        at=("reply_code",),
+        codes=frozenset({403}),
+    ),
+    Rule(
         name="amqp.refused",
         verdict=Verdict.PERMANENT,
         error_type="BROKER_REFUSED",
         types=frozenset(
             {
                 "pika.exceptions.UnroutableError",
-                "aiormq.exceptions.ChannelAccessRefused",
                 "aiormq.exceptions.ChannelNotFoundEntity",
                 "aiormq.exceptions.ChannelPreconditionFailed",
             }
@@ -37,7 +50,7 @@ RULES = (
         error_type="BROKER_REFUSED",
         types=frozenset({"pika.exceptions.ChannelClosedByBroker"}),
         at=("reply_code",),
-        codes=frozenset({403, 404, 406}),
+        codes=frozenset({404, 406}),
     ),
     Rule(
         name="amqp.connection",

@@ -70,7 +70,12 @@ RULES = (
         types=_REFUSALS,
         at=_CODE,
         # Hosts that are away, members that are no primary (any more), servers that shut down.
-        codes=frozenset({6, 7, 89, 91, 189, 9001, 10058, 10107, 11600, 11602, 13435, 13436}),
+        codes=frozenset(
+            {
+                *(6, 7, 89, 202, 317, 384, 9001),
+                *(91, 133, 189, 10058, 10107, 11600, 11602, 13388, 13435, 13436),
+            }
+        ),
     ),
     Rule(
         name="mongodb.credentials",
@@ -78,7 +83,9 @@ RULES = (
         error_type="CREDENTIALS_REFUSED",
         types=_REFUSALS,
         at=_CODE,
-        codes=frozenset({13, 18, 8000}),  # Unauthorized, AuthenticationFailed; both, on Atlas
+        # UserNotFound, Unauthorized, AuthenticationFailed, RoleNotFound,
+        # ReauthenticationRequired; and the first ones on Atlas.
+        codes=frozenset({11, 13, 18, 31, 391, 8000}),
     ),
     Rule(
         name="mongodb.cancelled",
@@ -86,7 +93,8 @@ RULES = (
         error_type="QUERY_CANCELLED",
         types=_REFUSALS,
         at=_CODE,
-        codes=frozenset({50, 262}),  # MaxTimeMSExpired, ExceededTimeLimit
+        # LockTimeout, LockBusy, MaxTimeMSExpired, ExceededTimeLimit, TransactionExceededLifetime
+        codes=frozenset({24, 46, 50, 262, 290}),
     ),
     Rule(
         name="mongodb.resources",
@@ -94,7 +102,9 @@ RULES = (
         error_type="RESOURCES_EXHAUSTED",
         types=_REFUSALS,
         at=_CODE,
-        codes=frozenset({146, 14031}),  # ExceededMemoryLimit, OutOfDiskSpace
+        # ExceededMemoryLimit, TemporarilyUnavailable, OutOfDiskSpace; and too few members for a
+        # write concern or a read concern.
+        codes=frozenset({64, 79, 100, 134, 146, 365, 14031}),
     ),
     Rule(
         name="mongodb.validation",

@@ -47,6 +47,14 @@ RULES = (
         at=SQLSTATE,
         classes=("23", "22"),
     ),
+    # Before the class that it is in: nothing is wrong with the statement.
+    Rule(
+        name="postgresql.permission",
+        verdict=Verdict.PERMANENT,
+        error_type="PERMISSION_DENIED",
+        at=SQLSTATE,
+        codes=frozenset({"42501"}),
+    ),
     Rule(
         name="postgresql.programming",
         verdict=Verdict.PERMANENT,
@@ -62,6 +70,22 @@ RULES = (
         error_type="RESOURCES_EXHAUSTED",
         at=SQLSTATE,
         classes=("53",),
+    ),
+    # A standby, or a primary that was told to take no writes.
+    Rule(
+        name="postgresql.read_only",
+        verdict=Verdict.TRANSIENT,
+        error_type="READ_ONLY",
+        at=SQLSTATE,
+        codes=frozenset({"25006"}),
+    ),
+    # Errors of the server's files, and of its own configuration.
+    Rule(
+        name="postgresql.storage",
+        verdict=Verdict.TRANSIENT,
+        error_type="STORAGE_ERROR",
+        at=SQLSTATE,
+        classes=("58", "F0"),
     ),
     Rule(
         name="postgresql.credentials",
@@ -156,3 +180,15 @@ RULES = (
         detail=r"\bOC\d{3}\b",
     ),
 )
+
+OF_ENGINES = (
+    # A database, schema, table, column or function that is gone; it may be made anew just now.
+    Rule(
+        name="postgresql.schema",
+        verdict=Verdict.PERMANENT,
+        error_type="SCHEMA_MISSING",
+        at=SQLSTATE,
+        codes=frozenset({"3D000", "3F000", "42P01", "42703", "42883"}),
+    ),
+)
+"""Of calls to an engine only: our statements are right, so what they name is gone."""

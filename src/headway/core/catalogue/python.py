@@ -141,3 +141,47 @@ RULES = (
         text=("connect call failed",),
     ),
 )
+
+_NO_ROOM = (errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOSPC)
+
+OF_ENGINES = (
+    Rule(
+        name="python.resources",
+        verdict=Verdict.TRANSIENT,
+        error_type="RESOURCES_EXHAUSTED",
+        types=frozenset({"builtins.OSError"}),
+        at=("errno",),
+        codes=frozenset(_NO_ROOM),
+    ),
+    Rule(
+        name="python.memory",
+        verdict=Verdict.TRANSIENT,
+        error_type="RESOURCES_EXHAUSTED",
+        types=frozenset({"builtins.MemoryError"}),
+    ),
+    Rule(
+        name="python.permission",
+        verdict=Verdict.TRANSIENT,
+        error_type="PERMISSION_DENIED",
+        types=frozenset({"builtins.OSError"}),
+        at=("errno",),
+        codes=frozenset({errno.EACCES, errno.EPERM}),
+    ),
+    Rule(
+        name="python.read_only",
+        verdict=Verdict.TRANSIENT,
+        error_type="READ_ONLY",
+        types=frozenset({"builtins.OSError"}),
+        at=("errno",),
+        codes=frozenset({errno.EROFS}),
+    ),
+    Rule(
+        name="python.storage",
+        verdict=Verdict.TRANSIENT,
+        error_type="STORAGE_ERROR",
+        types=frozenset({"builtins.OSError"}),
+        at=("errno",),
+        codes=frozenset({errno.EIO}),
+    ),
+)
+"""Of calls to an engine only: the files of a handler are its own affair."""

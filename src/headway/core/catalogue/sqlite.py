@@ -16,6 +16,46 @@ RULES = (
         classes=("SQLITE_BUSY", "SQLITE_LOCKED"),
     ),
     Rule(
+        name="sqlite.resources",
+        verdict=Verdict.TRANSIENT,
+        error_type="RESOURCES_EXHAUSTED",
+        types=_ERRORS,
+        at=("sqlite_errorname",),
+        codes=frozenset({"SQLITE_FULL", "SQLITE_NOMEM"}),
+    ),
+    Rule(
+        name="sqlite.read_only",
+        verdict=Verdict.PERMANENT,
+        error_type="READ_ONLY",
+        types=_ERRORS,
+        at=("sqlite_errorname",),
+        classes=("SQLITE_READONLY",),
+    ),
+    Rule(
+        name="sqlite.permission",
+        verdict=Verdict.PERMANENT,
+        error_type="PERMISSION_DENIED",
+        types=_ERRORS,
+        at=("sqlite_errorname",),
+        codes=frozenset({"SQLITE_PERM", "SQLITE_AUTH"}),
+    ),
+    Rule(
+        name="sqlite.file",
+        verdict=Verdict.TRANSIENT,
+        error_type="STORAGE_ERROR",
+        types=_ERRORS,
+        at=("sqlite_errorname",),
+        classes=("SQLITE_IOERR", "SQLITE_CANTOPEN", "SQLITE_PROTOCOL", "SQLITE_NOLFS"),
+    ),
+    Rule(
+        name="sqlite.damaged",
+        verdict=Verdict.PERMANENT,
+        error_type="STORAGE_ERROR",
+        types=_ERRORS,
+        at=("sqlite_errorname",),
+        classes=("SQLITE_CORRUPT", "SQLITE_NOTADB"),
+    ),
+    Rule(
         name="sqlite.unique",
         verdict=Verdict.PERMANENT,
         error_type="UNIQUE_VIOLATION",
@@ -43,7 +83,7 @@ RULES = (
         error_type="PROGRAMMING_ERROR",
         types=_ERRORS,
         at=("sqlite_errorname",),
-        codes=frozenset({"SQLITE_ERROR", "SQLITE_READONLY", "SQLITE_CORRUPT", "SQLITE_NOTADB"}),
+        codes=frozenset({"SQLITE_ERROR"}),
     ),
     Rule(
         name="sqlite.busy_by_text",
@@ -53,3 +93,14 @@ RULES = (
         text=("database is locked", "database table is locked", "database is busy"),
     ),
 )
+
+OF_ENGINES = (
+    Rule(
+        name="sqlite.schema",
+        verdict=Verdict.PERMANENT,
+        error_type="SCHEMA_MISSING",
+        types=frozenset({"sqlite3.OperationalError"}),
+        text=("no such table: headway_", "no such column: headway_"),
+    ),
+)
+"""Of calls to an engine only: our statements are right, so what they name is gone."""
