@@ -46,6 +46,11 @@ class Site:
             "SITE": str(self.folder),
         }
 
+    @property
+    def launcher(self) -> tuple[str, ...]:
+        """What starts the command that runs services, in front of it."""
+        return ()
+
     def headway(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run a command to its end."""
         return subprocess.run(
@@ -71,7 +76,7 @@ class Site:
         """Start services; what the block has not stopped is killed at its end."""
         with (self.folder / "run.log").open("ab") as log:
             process = subprocess.Popen(
-                [*HEADWAY, "run", *arguments],
+                [*self.launcher, *HEADWAY, "run", *arguments],
                 env=self.environment,
                 cwd=self.folder,
                 stdout=log,

@@ -247,7 +247,7 @@ class Committer:
             self.put(plainer)
         else:
             _LOG.error(
-                "An event of %s cannot be settled: %s. It waits; retrying in %d s.",
+                "An event of %s cannot be settled: %s. It waits. Retrying in %d s.",
                 ending.unit.delivery.queue,
                 hidden(f"{type(error).__name__} {words(error)}"),
                 _UNSETTLED.total_seconds(),

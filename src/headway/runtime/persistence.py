@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from typing import Generic, TypeVar
 
 from headway.core.backoff import Exponential
-from headway.core.catalogue import names_engine
+from headway.core.catalogue import EVERYTHING, names_engine
 from headway.core.errors import StorageLostError
 from headway.core.failure import words
 from headway.core.secrets import hidden
@@ -70,7 +70,7 @@ class Persistent:
             unless: Says of which errors another call would not help; those are raised.
         """
         attempts = 0
-        said = None
+        said = rule = None
         while True:
             try:
                 answer = await call()
@@ -80,8 +80,8 @@ class Persistent:
                 attempts += 1
                 # A quarter of chance keeps workers apart; the pauses grow from one to the next.
                 pause = _PAUSES.delay(attempts, (3 + self._chance.draw()) / 4)
-                now = self._clock.now()
-                if said is None or now - said >= _SAID_AGAIN_AFTER:
+                now, before, rule = self._clock.now(), rule, EVERYTHING.classify(error).rule
+                if said is None or rule != before or now - said >= _SAID_AGAIN_AFTER:
                     said = now
                     _LOG.error(
                         "%s failed (attempt %d): %s. Retrying in %s s.",
@@ -155,7 +155,7 @@ class Isolation(Persistent):
         if said is None or now - said >= _SAID_AGAIN_AFTER:
             self._said[what] = now
             _LOG.error(
-                "%s failed for %d of %d events: %s. They wait; retrying in %d s.",
+                "%s failed for %d of %d events: %s. They wait. Retrying in %d s.",
                 what,
                 len(waiting),
                 among,

@@ -13,7 +13,7 @@ from pymongo.asynchronous.client_session import AsyncClientSession
 from pymongo.errors import PyMongoError
 
 from headway.adapters.mongodb import bodies, effects
-from headway.adapters.mongodb.connecting import Link
+from headway.adapters.mongodb.connecting import Link, logs_in_again
 from headway.adapters.mongodb.naming import DONE
 from headway.adapters.mongodb.records import MongoRecords, came_again
 from headway.adapters.mongodb.rows import row_for
@@ -68,6 +68,7 @@ class Commits:
         self._transactions = transactions
         self._records = records
 
+    @logs_in_again
     async def commit(self, units: Sequence[Unit]) -> list[Finish]:
         finishes: list[Finish] = []
         together: list[_Job] = []

@@ -5,7 +5,9 @@ contact, with the cure: a server without transactions, a login that is wrong.
 """
 
 import asyncio
-from typing import Any
+from collections.abc import Awaitable, Callable, Coroutine
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from bson.codec_options import CodecOptions, DatetimeConversion
@@ -64,6 +66,31 @@ _INDEXES = {
 }
 
 
+P = ParamSpec("P")
+T = TypeVar("T")
+_FORGOTTEN = "requires authentication"
+
+
+def logs_in_again(method: Callable[P, Awaitable[T]]) -> Callable[P, Coroutine[Any, Any, T]]:
+    """Have a method with a `_link` use new connections after the server forgot the user.
+
+    It does if somebody removes the user and makes it anew. Connections that are open stay so, and
+    the driver never logs in again on them.
+    """
+
+    @wraps(method)
+    async def call(*args: P.args, **named: P.kwargs) -> T:
+        try:
+            return await method(*args, **named)
+        except OperationFailure as error:
+            if error.code in _REFUSES and _FORGOTTEN in str(error):
+                link: Link = vars(args[0])["_link"]
+                link.renew()
+            raise
+
+    return call
+
+
 class Link:
     """One client, and what has been made sure of over it."""
 
@@ -73,6 +100,7 @@ class Link:
         self.database_name = unquote(urlsplit(url).path.removeprefix("/"))
         self._lock = asyncio.Lock()
         self._client: AsyncMongoClient[Raw] | None = None
+        self._former: list[AsyncMongoClient[Raw]] = []
         self._options = {name.lower() for name, _ in parse_qsl(urlsplit(url).query)}
         self._is_fit = False
         self._away = ""
@@ -121,11 +149,19 @@ class Link:
             checked(self.database_name, name)
             await self._make(await self._database(), name)
 
+    def renew(self) -> None:
+        """Use connections of a new client from now on."""
+        if self._client is not None and self._is_fit:
+            # Others may be waiting for an answer over the old one.
+            self._former.append(self._client)
+            self._client, self._is_fit = None, False
+
     async def close(self) -> None:
         """Let go of the server."""
         self._is_closed = True
-        if self._client is not None:
-            await self._client.close()
+        for client in (*self._former, self._client):
+            if client is not None:
+                await client.close()
 
     async def _database(self) -> Database:
         return (await self.client()).get_database(
@@ -158,8 +194,13 @@ class Link:
                 raise
             raise self._refused(
                 "the server refuses the login", "check user, password and authSource"
-            ) from None
+            ) from error
         self._is_fit = True
+        await self._close_former()
+
+    async def _close_former(self) -> None:
+        while len(self._former) > 1:  # over the last of them, somebody may still get an answer
+            await self._former.pop(0).close()
 
     def _took_long(self, why: str) -> str:
         """Say that nobody answers; for a moment, whoever else asks hears it at once."""
@@ -196,7 +237,7 @@ class Link:
                 raise self._refused(
                     f"the user may not make the collection {name!r}",
                     f"grant readWrite on {self.database_name!r}",
-                ) from None
+                ) from error
             if error.code != _EXISTS:
                 raise
         if name in _INDEXES:

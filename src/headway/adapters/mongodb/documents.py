@@ -9,7 +9,7 @@ from pymongo import UpdateOne
 from pymongo.asynchronous.client_session import AsyncClientSession
 
 from headway.adapters.mongodb.changing import change, is_plain
-from headway.adapters.mongodb.connecting import Link
+from headway.adapters.mongodb.connecting import Link, logs_in_again
 from headway.adapters.mongodb.ids import likely_ids, unlikely_ids
 from headway.adapters.mongodb.reading import Found, read
 from headway.adapters.mongodb.tallying import alike
@@ -38,10 +38,12 @@ class MongoDocuments:
         self._link = link
         self._transactions = transactions
 
+    @logs_in_again
     async def fetch(self, collection: str, ids: Sequence[str]) -> Mapping[str, Document]:
         found = await read(await self._link.shown(collection), ids) if ids else {}
         return {one: {**view(found[one]), ID: one} for one in ids if one in found}
 
+    @logs_in_again
     async def find(
         self, collection: str, where: Mapping[str, Any], limit: int
     ) -> Sequence[Document]:
@@ -61,6 +63,7 @@ class MongoDocuments:
         named = await self._link.shown(lifecycle.collection)
         return by_state(lifecycle, await alike(named, lifecycle))
 
+    @logs_in_again
     async def begin(self, beginnings: Sequence[Beginning]) -> Sequence[Mapping[str, Begun]]:
         answers: dict[int, Mapping[str, Begun]] = {}
         numbered = list(enumerate(beginnings))
@@ -78,6 +81,7 @@ class MongoDocuments:
         changes = {LEASE_TOKEN: WAITING, LEASE_UNTIL: milliseconds(until)}
         return await self._change(collection, tokens, changes)
 
+    @logs_in_again
     async def _change(self, collection: str, tokens: Mapping[str, str], changes: Raw) -> int:
         """Change documents that still bear their tokens."""
         named = await self._link.theirs(collection)

@@ -8,7 +8,7 @@ from typing import Any
 from pymongo import ReturnDocument
 from pymongo.errors import DuplicateKeyError
 
-from headway.adapters.mongodb.connecting import Link
+from headway.adapters.mongodb.connecting import Link, logs_in_again
 from headway.adapters.mongodb.naming import LEASES
 from headway.core.lease_watch import LeaseWatch
 from headway.core.writes import ID
@@ -26,6 +26,7 @@ class MongoLeases:
         self._clock = clock
         self._watch = LeaseWatch()
 
+    @logs_in_again
     async def hold(self, name: str, token: str, lease: timedelta) -> bool:
         there = await self._ask(name, token, lease, _IS_NEW)
         if there["token"] != token:

@@ -8,7 +8,7 @@ from typing import Any
 from pymongo.asynchronous.client_session import AsyncClientSession
 from pymongo.errors import DuplicateKeyError
 
-from headway.adapters.mongodb.connecting import Link
+from headway.adapters.mongodb.connecting import Link, logs_in_again
 from headway.adapters.mongodb.naming import DONE, HELD, TOTALS
 from headway.adapters.mongodb.rows import (
     FINAL,
@@ -38,12 +38,14 @@ class MongoRecords:
         self._link = link
         self._transactions = transactions
 
+    @logs_in_again
     async def find(self, keys: Sequence[str]) -> Mapping[str, DoneRecord]:
         if not keys:
             return {}
         rows = (await self._link.ours(DONE)).find({ID: {"$in": list(keys)}})
         return {record.key: record for record in await self._records(await rows.to_list())}
 
+    @logs_in_again
     async def undispatched(self, before: datetime, limit: int) -> Sequence[DoneRecord]:
         rows = (await self._link.ours(DONE)).find(
             {"unsent": True, "at": {"$lt": milliseconds(before)}},

@@ -60,6 +60,8 @@ class Link:
         self._pause = _FIRST_PAUSE
         self._opened_at = 0.0
         self._gone_since: float | None = None
+        self._told: set[str] = set()
+        """What was said of this outage: a lost connection may become a refused login."""
         self._closing: Callable[[], None] | None = None
         self.blocked_since: float | None = None
         """Since when the broker has no memory or disk left, and takes nothing."""
@@ -123,6 +125,7 @@ class Link:
         self._opened_at = time.monotonic()
         if self._gone_since is not None:
             away, self._gone_since = time.monotonic() - self._gone_since, None
+            self._told.clear()
             _LOG.warning(
                 "RabbitMQ at %s answers again (%s), after %.1fs", self.address, self._purpose, away
             )
@@ -167,8 +170,9 @@ class Link:
             self._closing()
             return
         pause = self._next_pause()
-        if self._gone_since is None and said is not None:
-            self._gone_since = time.monotonic()
+        if said is not None and said not in self._told:
+            self._gone_since = self._gone_since or time.monotonic()
+            self._told.add(said)
             _LOG.warning("%s (%s); trying again until it answers", hidden(said), self._purpose)
         self._io.later(pause, self.connect)
 

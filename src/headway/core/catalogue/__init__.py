@@ -24,7 +24,14 @@ RULES = (
 EVERYTHING = Classifier(rules=RULES)
 """All tables; what no rule knows is transient."""
 
-_ENGINES = Classifier(rules=(*postgresql.OF_ENGINES, *sqlite.OF_ENGINES, *python.OF_ENGINES))
+_ENGINES = Classifier(
+    rules=(
+        *postgresql.OF_ENGINES,
+        *sqlite.OF_ENGINES,
+        *mongodb.OF_ENGINES,
+        *python.OF_ENGINES,
+    )
+)
 _OF_AN_ENGINE = frozenset(
     {
         "CERTIFICATE_ERROR",

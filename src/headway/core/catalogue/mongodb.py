@@ -146,3 +146,14 @@ RULES = (
         ),
     ),
 )
+
+OF_ENGINES = (
+    # A client that was closed, or a session of a client that was replaced.
+    Rule(
+        name="mongodb.replaced",
+        verdict=Verdict.TRANSIENT,
+        error_type="CONNECTION_ERROR",
+        types=frozenset({"pymongo.errors.InvalidOperation"}),
+    ),
+)
+"""Of calls to an engine only: our calls are right, so the client is not any more."""

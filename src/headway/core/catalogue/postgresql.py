@@ -182,6 +182,15 @@ RULES = (
 )
 
 OF_ENGINES = (
+    # A standby does not even begin a transaction that may write, and calls that not supported.
+    Rule(
+        name="postgresql.recovery",
+        verdict=Verdict.TRANSIENT,
+        error_type="READ_ONLY",
+        at=SQLSTATE,
+        codes=frozenset({"0A000"}),
+        text=("during recovery",),
+    ),
     # A database, schema, table, column or function that is gone; it may be made anew just now.
     Rule(
         name="postgresql.schema",

@@ -124,6 +124,13 @@ class RabbitMQ(Server):
     def recover_memory(self) -> None:
         self._call("vm_memory_monitor set_vm_memory_high_watermark [0.6]")
 
+    def run_out_of_disk(self) -> None:
+        """Raise the disk alarm: connections that publish are blocked until `recover_disk`."""
+        self._call(f"rabbit_disk_monitor set_disk_free_limit [{10**18}]")
+
+    def recover_disk(self) -> None:
+        self._call(f"rabbit_disk_monitor set_disk_free_limit [{50 * 10**6}]")
+
     def limit_messages(self, largest: int = _LARGEST_MESSAGE) -> None:
         """Set the size up to which new channels take messages; without one, as it was."""
         self._call(f"application set_env [rabbit,max_message_size,{largest}]")
