@@ -91,19 +91,18 @@ async def run(engine: Engine, service: Service, harness: EngineHarness) -> None:
     worker = Worker([service], engine, clock=harness.clock, chance=Seeded(), observer=Recorder())
     running = asyncio.create_task(worker.run())
     async with asyncio.timeout(10):
-        while (await engine.places.count()).waiting:
+        while (await engine.places.depths()).waiting:
             await harness.clock.wait(timedelta(milliseconds=20))
     worker.stop()
     await running
 
 
-async def published(harness: EngineHarness, service: Service) -> Engine:
+async def published(harness: EngineHarness, service: Service) -> None:
     engine = await opened(harness, [*QUEUES, *service.queues()])
     await wrote(harness, engine, *(InsertNew("orders", {"_id": one}) for one in (*IDS, "bad")))
     publisher = Publisher(engine.bus, harness.clock, Seeded())
     for one in (*IDS[:10], "bad", *IDS[10:]):
         await publisher.publish("BasketFilled", {"order": one}, event_id=f"event {one}")
-    return engine
 
 
 async def test_a_store_that_fails_for_one_document_ends_one_event(
@@ -116,7 +115,7 @@ async def test_a_store_that_fails_for_one_document_ends_one_event(
     async def place(event: Event, work: Work) -> None:
         work.documents("placed").add({"order": event.data["order"]})
 
-    engine = await published(harness, orders)
+    await published(harness, orders)
     await break_it()
     await run(await harness.open_engine(), orders, harness)
     reader = await harness.open_engine()
@@ -140,7 +139,7 @@ async def test_a_key_that_no_index_takes_stops_no_other_event(
     async def place(event: Event, work: Work) -> None:
         work.documents("placed").add({"order": event.data["order"]})
 
-    engine = await published(harness, orders)
+    await published(harness, orders)
     await run(await harness.open_engine(), orders, harness)
     reader = await harness.open_engine()
     placed = {each["order"] for each in await reader.documents.find("placed", {}, 100)}

@@ -397,7 +397,8 @@ class MongoSite(PatientSite):
     async def placed(self) -> Counter[str]:
         client: MongoClient[dict[str, Any]]
         with MongoClient(self.admin) as client:
-            return Counter(each["order"] for each in client["shop"]["placed"].find())
+            found: list[dict[str, Any]] = client["shop"]["placed"].find().to_list()
+            return Counter(str(each["order"]) for each in found)
 
 
 @lasting

@@ -70,7 +70,8 @@ class Persistent:
             unless: Says of which errors another call would not help; those are raised.
         """
         attempts = 0
-        said = rule = None
+        said: datetime | None = None
+        rule = ""
         while True:
             try:
                 answer = await call()
@@ -80,9 +81,9 @@ class Persistent:
                 attempts += 1
                 # A quarter of chance keeps workers apart; the pauses grow from one to the next.
                 pause = _PAUSES.delay(attempts, (3 + self._chance.draw()) / 4)
-                now, before, rule = self._clock.now(), rule, EVERYTHING.classify(error).rule
-                if said is None or rule != before or now - said >= _SAID_AGAIN_AFTER:
-                    said = now
+                now, found = self._clock.now(), EVERYTHING.classify(error).rule
+                if said is None or found != rule or now - said >= _SAID_AGAIN_AFTER:
+                    said, rule = now, found
                     _LOG.error(
                         "%s failed (attempt %d): %s. Retrying in %s s.",
                         what,
