@@ -101,6 +101,8 @@ class RabbitBus:
         self._taking = False
         self._declaring = False
         self._closed = False
+        self._handed_back = False
+        """All but what comes back as after a crash; the connections are still open."""
         self.before_close: Callable[[], Awaitable[None]] | None = None
         """Lets go of what needs this bus to the end: the letters in somebody's hands."""
 
@@ -303,6 +305,7 @@ class RabbitBus:
         if self._taking:
             self._taker.move_here()
             await self._hand_back({delivery.receipt for delivery in keep})
+        self._handed_back = True
 
     async def _hand_back(self, kept: Collection[Held] = ()) -> None:
         # First, or what is handed back would come again at once.
@@ -316,14 +319,14 @@ class RabbitBus:
         await self._clock.wait(_LAST_ACKS)
 
     async def close(self) -> None:
-        if self._closed:
+        if self._closed and not self._handed_back:
             return
-        self._closed = True
+        handed_back, self._handed_back, self._closed = self._handed_back, False, True
         if self.before_close is not None:
             await self.before_close()
         try:
             async with asyncio.timeout(_FAREWELL):
-                if self._taking:
+                if self._taking and not handed_back:
                     self._errands.cancel()
                     await self._hand_back()
                 await self._let_go()

@@ -39,6 +39,8 @@ class SqliteBus:
         self._worker = worker
         self._time = time
         self._closed = False
+        self._handed_back = False
+        """All but what others return when this process is gone; the file is still open."""
         self._errands: set[asyncio.Task[Sequence[bool]]] = set()
 
     async def open(self, queues: Sequence[Queue]) -> None:
@@ -105,17 +107,18 @@ class SqliteBus:
         ids = [delivery.receipt[0] for delivery in keep]
         await self._writer.run(lambda connection: self._worker.hand_back_others(connection, ids))
         self._bell.ring()
+        self._handed_back = True
 
     async def close(self) -> None:
-        if self._closed:
+        if self._closed and not self._handed_back:
             return
-        self._closed = True
+        handed_back, self._handed_back, self._closed = self._handed_back, False, True
         self._bell.ring()
         if self._errands:
             await asyncio.wait(self._errands)
         await asyncio.to_thread(self.liveness.stop)
         try:
-            if self._worker.token is not None:
+            if self._worker.token is not None and not handed_back:
                 await self._writer.run(self._worker.leave)
         finally:
             await asyncio.to_thread(self._let_go)

@@ -243,6 +243,7 @@ class TakingsConformance:
         await harness.kill(engine)
         (lost,) = await take(harness, other, 1)
         assert (lost.travel.operation, lost.returns) == ("a", 1)
+        await engine.bus.close()  # it lets go of its connections
 
     async def test_closing_hands_back_what_is_taken(self, harness: EngineHarness) -> None:
         engine, other = await opened(harness), await opened(harness)
