@@ -212,7 +212,7 @@ def test_a_rollout_that_makes_no_sense_is_refused(given: dict[str, Any], words: 
         ("TIME_SCALE", "0", "='0' is not accepted: use a number from 0.0001 to 1000"),
         ("PATIENCE_SECONDS", "-1", "='-1' is not accepted: use a number of seconds from 0"),
         ("BREAKER", "9" * 5000, "..." + "' is not accepted: use a whole number"),
-        ("BUS", "garbage", "='garbage' is not accepted: "),
+        ("BUS", "garbage", "='***' is not accepted: "),
         ("CELERY_BROKER", "http://u:s3cret@h", "='http://u:***@h' is not accepted: use redis://"),
         ("CELERY_BROKER", "redis://", "='redis://' is not accepted: use redis://HOST"),
         ("KAFKA_SERVERS", "host:port", "='host:port' is not accepted: use HOST:PORT"),
@@ -244,7 +244,7 @@ def test_a_region_is_tried_out_or_it_counts() -> None:
         ({"organizations": "acme"}, "organizations='acme' is not accepted"),
         ({"organizations": ("a,b",)}, "organizations=('a,b',) is not accepted"),
         ({"regions": ["eu"]}, "regions=['eu'] is not accepted"),
-        ({"bus": b"amqp://u:s3cret@h"}, "bus=\"b'amqp://u:***@h'\" is not accepted"),
+        ({"bus": b"amqp://u:s3cret@h"}, "bus='***' is not accepted"),
     ],
     ids=str,
 )
