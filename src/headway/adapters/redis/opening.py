@@ -65,7 +65,7 @@ def _opened(url: str, opened: Callable[[str], C]) -> C:
     try:
         return opened(url)
     except (TypeError, ValueError):
-        for name, value in options:
+        for name, value in options if _can_open(address, opened) else ():
             try:
                 opened(f"{address}?{urlencode({name: value})}")
             except (TypeError, ValueError) as reason:
@@ -75,6 +75,14 @@ def _opened(url: str, opened: Callable[[str], C]) -> C:
             f"{shown_url(url)!r} is not accepted: use redis://user:password@host:port/database, "
             "and %2F for a / in the password, and so on"
         ) from None
+
+
+def _can_open(address: str, opened: Callable[[str], C]) -> bool:
+    try:
+        opened(address)
+    except (TypeError, ValueError):
+        return False
+    return True
 
 
 def _is_no_time(value: str) -> bool:
