@@ -181,7 +181,11 @@ UNFIT = {
         "ValueError",
     ),
     "about none": (lambda _: {"message_doc_ids": [], "count": 1}, {}, "ValueError"),
-    "no JSON": (lambda d: {"message_doc_ids": [d["_id"]], "count": object()}, {}, "TypeError"),
+    "no JSON": (
+        lambda d: {"message_doc_ids": [d["_id"]], "count": object()},
+        {},
+        "UnsendableError",
+    ),
 }
 
 
