@@ -50,8 +50,15 @@ def checked_output() -> Iterator[None]:
             sys.stdout.flush()
 
 
+def _descriptor(stream: io.TextIOWrapper) -> int | None:
+    try:
+        return stream.fileno()
+    except io.UnsupportedOperation:  # it is in memory
+        return None
+
+
 def _checked(stream: TextIO, file: int) -> TextIO:
-    if not isinstance(stream, io.TextIOWrapper) or stream.fileno() != file:
+    if not isinstance(stream, io.TextIOWrapper) or _descriptor(stream) != file:
         return stream  # None, where a shell has closed it, or a test's own
     stream.flush()
     return io.TextIOWrapper(
