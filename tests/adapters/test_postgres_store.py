@@ -381,7 +381,10 @@ async def test_tables_of_the_version_before_get_what_is_missing(postgres_databas
     await first.sweeping.totals.add("a", {"b": 1})
     await first.close()
     async with connected(postgres_database) as connection:
-        await connection.execute("drop table headway_guard; drop function headway_guard()")
+        await connection.execute("""
+            drop table headway_guard; drop function headway_guard(); drop function headway_now();
+            alter table headway_leases drop column lasts, drop column renewals
+            """)
         await connection.execute("update headway_version set version = 1")
         stores = [postgres_store(postgres_database, VirtualClock()) for _ in range(4)]
         await asyncio.gather(*(store.open() for store in stores))

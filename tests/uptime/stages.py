@@ -189,7 +189,7 @@ class Door:
 
     async def explained(self) -> Mapping[str, Any]:
         """Give what `headway order explain` says of the subscription."""
-        words = ["order", "explain", self.key, "--json"]
+        words = ["order", "explain", self.key, "--name", "uptime", "--json"]
         done = await self._headway(*words)
         assert done.exit_code == 0, done.output
         (said,) = json.loads(done.stdout)
@@ -198,7 +198,9 @@ class Door:
 
     async def holders(self) -> list[str]:
         """Give the keys of this test that `headway order status` shows."""
-        done = await self._headway("order", "status", "--limit", "1000", "--json")
+        done = await self._headway(
+            "order", "status", "--name", "uptime", "--limit", "1000", "--json"
+        )
         keys = [str(each["key"]) for each in json.loads(done.stdout)]
         return [key for key in keys if key.startswith(self.key)]
 
