@@ -57,7 +57,11 @@ class Admission:
         now = self._clock.now()
         read: list[Attempt] = []
         for delivery in taken:
-            found = self._recoveries[delivery.queue].read(delivery, now)
+            recovery = self._recoveries[delivery.queue]
+            try:
+                found = recovery.read(delivery, now)
+            except Exception as error:  # noqa: BLE001 (an error about one event stops no other)
+                found = recovery.broken(delivery, error, now)
             if isinstance(found, Ending):
                 admitted.endings.append(found)
             else:

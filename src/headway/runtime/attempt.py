@@ -78,8 +78,9 @@ class Attempt:
 
     def hand_over(self) -> Event:
         """Give the event to its handler, which may change the data: it is not read again."""
-        event = self.event
-        self._event = None
+        event, self._event = self._event, None
+        if event is None:  # an earlier run had it
+            event, self._event = self.event, None
         return event
 
     @property

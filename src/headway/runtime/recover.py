@@ -82,19 +82,6 @@ class Recovery:
 
     def read(self, delivery: Delivery, now: datetime) -> Attempt | Ending:
         """Decode a delivery and name its work; what cannot be read ends as a dead letter."""
-        try:
-            return self._read(delivery, now)
-        except Exception as error:  # noqa: BLE001 (an error about one event stops no other)
-            return self.broken(delivery, error, now)
-
-    def broken(self, delivery: Delivery, error: Exception, now: datetime) -> Ending:
-        """End an event over which we fail ourselves, with as little as it takes."""
-        if not delivery.travel.operation:
-            delivery = named(delivery, self._chance.token())
-        told = RuntimeError(f"{type(error).__qualname__} while Headway prepared this event")
-        return unread(self, delivery, Reason.NON_RETRYABLE, told, now=now)
-
-    def _read(self, delivery: Delivery, now: datetime) -> Attempt | Ending:
         subscription = None
         try:
             if delivery.spoilt:
@@ -126,6 +113,13 @@ class Recovery:
         if travel.parked_since is not None or travel.history:
             travel = self.health.forgiven(event_type, travel.resumed(now), now)
         return Attempt(self, delivery, subscription, event, name, travel, key, ids)
+
+    def broken(self, delivery: Delivery, error: Exception, now: datetime) -> Ending:
+        """End an event over which we fail ourselves, with as little as it takes."""
+        if not delivery.travel.operation:
+            delivery = named(delivery, self._chance.token())
+        told = RuntimeError(f"{type(error).__qualname__} while Headway prepared this event")
+        return unread(self, delivery, Reason.NON_RETRYABLE, told, now=now)
 
     def done(self, attempt: Attempt, now: datetime) -> Ending:
         """The handler has returned."""

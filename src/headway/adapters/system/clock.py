@@ -66,11 +66,13 @@ class SystemClock:
 
     def now(self) -> datetime:
         steady = self._steady()
-        return datetime.fromtimestamp(steady + self._offset_at(steady), UTC)
+        if steady - self._looked > _LOOK_EVERY:
+            self._follow_wall(steady)
+        return datetime.fromtimestamp(steady + self._offset, UTC)
 
     def read(self) -> ClockReading:
+        now = self.now()
         steady = self._steady()
-        now = datetime.fromtimestamp(steady + self._offset_at(steady), UTC)
         return ClockReading(now, self._wall(), steady, self._boot())
 
     def sleep(self, delay: timedelta) -> None:
@@ -79,8 +81,6 @@ class SystemClock:
     async def wait(self, delay: timedelta) -> None:
         await asyncio.sleep(delay.total_seconds())
 
-    def _offset_at(self, steady: float) -> float:
-        if steady - self._looked > _LOOK_EVERY:
-            self._looked = steady
-            self._offset = max(self._offset, self._wall() - steady)
-        return self._offset
+    def _follow_wall(self, steady: float) -> None:
+        self._looked = steady
+        self._offset = max(self._offset, self._wall() - steady)
