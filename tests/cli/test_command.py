@@ -111,6 +111,22 @@ def test_invalid_settings_hide_no_other_setting(tmp_path: Path) -> None:
     assert all(any(name in line for line in said) for name in (*invalid, "HEADWAY_SETTINGS"))
 
 
+@pytest.mark.parametrize(
+    "name", ["HEADWAY_SERVICES", "HEADWAY_ERRORS", "HEADWAY_SETTINGS", "METRICS_BACKEND"]
+)
+def test_a_url_in_the_wrong_setting_shows_no_password(name: str) -> None:
+    done = headway("config", "show", environment={name: "amqp://bob:hunter2@host/shop"})
+    assert "hunter2" not in done.stdout + done.stderr
+
+
+def test_an_address_for_reports_that_cannot_be_used_is_refused_without_its_password() -> None:
+    url = "http://bob:hunter2/x@localhost:8095/api/errors"
+    done = headway("config", "show", environment={"ERROR_REPORTER_URL": url})
+    assert done.returncode == 2
+    assert "ERROR_REPORTER_URL=" in done.stderr
+    assert "hunter2" not in done.stdout + done.stderr
+
+
 def test_every_setting_of_headway_is_shown(tmp_path: Path) -> None:
     file = tmp_path / "settings.env"
     file.write_text("HEADWAY_ERRORS=errors-of-today.db\n")

@@ -99,6 +99,30 @@ def test_what_is_no_file_is_refused_and_stays(
     assert not [each for each in shop.folder.iterdir() if each.name.endswith(".part")]
 
 
+@pytest.mark.parametrize("name", ["headway.db", "headway.db-wal", "headway.db-now", "link"])
+def test_a_database_is_not_replaced_even_by_force(
+    shop: ShopFile, export: tuple[str, ...], name: str
+) -> None:
+    (shop.folder / "link").symlink_to("headway.db")
+    done = shop.typed(*export, "--output", name, "--force")
+    assert done.returncode == 2
+    assert "belongs to an SQLite database" in done.stderr
+    assert shop.typed(*export, "--output", "out.jsonl").returncode == 0
+    assert lines(shop.folder / "out.jsonl")
+
+
+def test_an_unset_variable_names_no_engine_and_no_event(shop: ShopFile) -> None:
+    for words in (
+        ("failed", "purge", "parsing", "--limit", "1", "--yes", "--bus", ""),
+        ("publish", "ArchiveIngested", "{}", "--event-id", ""),
+        ("failed", "list", "--bus", "sqlite:///."),
+    ):
+        done = shop.typed(*words)
+        assert (done.returncode, len(done.stderr.splitlines())) == (2, 1), done
+    assert shop.typed("failed", "export", "parsing", "--output", "out.jsonl").returncode == 0
+    assert len(lines(shop.folder / "out.jsonl")) == 3
+
+
 def test_standard_output_by_its_file_name_is_refused_with_the_cure(shop: ShopFile) -> None:
     # As /dev/stdout is: a link of our own, for if this fails it is replaced.
     (shop.folder / "stdout").symlink_to("/proc/self/fd/1")

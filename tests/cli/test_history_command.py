@@ -111,6 +111,14 @@ def test_a_requeue_and_a_purge_are_in_the_history(letters: Letters) -> None:
     assert "bad feed, #7" in shown[2]
 
 
+def test_secrets_in_a_reason_are_not_kept(letters: Letters) -> None:
+    letters.fill(1)
+    reason = "customer sent password=hunter2"
+    assert letters("purge", letters.queue, "--yes", "--reason", reason).returncode == 0
+    (purge,) = letters.json("history")
+    assert purge["reason"] == "customer sent password=***"
+
+
 def test_what_changes_nothing_is_not_in_the_history(letters: Letters) -> None:
     letters.fill(1)
     letters("requeue", letters.queue, "--dry-run")

@@ -203,6 +203,11 @@ def engine_settings(
     url: str | None = None, settings: Mapping[str, str] | None = None
 ) -> EngineSettings:
     """Read which engine is meant; `url` goes before the environment, for the bus."""
+    if url is not None and not url.strip():
+        raise ConfigurationError(
+            "Invalid --bus '': it is empty. Is a variable unset? Name an engine, or leave --bus "
+            "out to use HEADWAY_BUS."
+        )
     settings = environment() if settings is None else settings
     _refuse_misspelt(settings)
     read_secret_fields(settings)

@@ -205,7 +205,7 @@ def _read_sqlite(name: str, url: str, parts: SplitResult, others: str) -> Sqlite
         path = unquote(parts.path.removeprefix("/"), errors="strict")
     except UnicodeDecodeError:
         raise _refused(name, url, "what is written with % is not UTF-8", _FILE) from None
-    if not path or path.endswith("/") or "\0" in path:
+    if not path or path.endswith("/") or "\0" in path or path.rpartition("/")[2] in {".", ".."}:
         raise _refused(name, url, "it names no file", _FILE)
     if ":memory:" in path:
         why = "memory is not kept; headway.testing.trial.Trial is for tests"

@@ -69,12 +69,12 @@ class Change:
 
 
 def checked_reason(reason: str) -> str:
-    """Refuse a reason that is too long for the history."""
+    """Refuse a reason that is too long for the history, and hide the secrets in it."""
     if len(reason) > _LONGEST_REASON:
         raise ConfigurationError(
             f"Invalid reason: {len(reason)} characters. Use at most {_LONGEST_REASON}."
         )
-    return reason.strip()
+    return hidden(reason.strip())
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,21 @@ _LONGEST_TRACE = 100_000
 _PAUSE = timedelta(minutes=1)
 
 
+def checked_url(url: str) -> str:
+    """Refuse an address to which nothing can be posted."""
+    try:
+        parts = urlsplit(url)
+        is_good = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # the port is no number, or the host has an odd bracket
+        is_good = False
+    if not is_good:
+        raise ConfigurationError(
+            f"ERROR_REPORTER_URL={shown_url(url)!r} is not accepted: "
+            "use http://HOST:PORT/api/errors"
+        )
+    return url
+
+
 class HttpReporter:
     """Posts each report, one after another. If nobody takes them, it pauses for a minute.
 
@@ -39,13 +54,7 @@ class HttpReporter:
         origin: Mapping[str, str] | None = None,
         token: str | None = None,
     ) -> None:
-        parts = urlsplit(url)
-        if parts.scheme not in {"http", "https"} or not parts.hostname:
-            raise ConfigurationError(
-                f"ERROR_REPORTER_URL={shown_url(url)!r} is not accepted: "
-                "use http://HOST:PORT/api/errors"
-            )
-        self._url = url
+        self._url = checked_url(url)
         self._headers = {"Content-Type": "application/json"}
         if token is not None:
             self._headers["Authorization"] = f"Bearer {token}"
@@ -85,7 +94,7 @@ class HttpReporter:
                 "Could not send error reports to %s (%s). Start headway ui, set its "
                 "HEADWAY_UI_TOKEN here too, or set ERROR_REPORTER_TYPE=noop.",
                 shown_url(self._url),
-                words(failure),
+                hidden(words(failure)),
             )
 
 

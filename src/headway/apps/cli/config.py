@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from headway.adapters.reporting.http import URL as ERRORS_URL
+from headway.adapters.reporting.http import checked_url
 from headway.apps.cli.codes import CANNOT_GO_ON
 from headway.assembly.settings import (
     DEFAULT_ERRORS,
@@ -30,7 +31,7 @@ from headway.core.engine_url import AmqpUrl, SqliteUrl
 from headway.core.errors import ConfigurationError
 from headway.core.lifecycle import ATTEMPTS
 from headway.core.policy import RETRY_SETTINGS, RetryConfig
-from headway.core.secrets import shown_url
+from headway.core.secrets import hidden, shown_url
 from headway.core.sweep_settings import SweepSettings, setting_of
 from headway.systems.consensus.settings import ConsensusSettings
 from headway.systems.ledger.settings import LedgerSettings
@@ -71,7 +72,9 @@ def show(
         lambda settings: UptimeSettings.from_mapping(settings).in_force(),
         lambda settings: ConsensusSettings.from_mapping(settings).in_force(),
     ):
-        shown |= _in_force(section, given, errors)
+        # A URL may stand in the wrong setting, where nothing else would hide its password.
+        found = _in_force(section, given, errors)
+        shown |= {name: hidden(value) for name, value in found.items()}
     if as_json:
         typer.echo(json.dumps(shown, indent=2))
     else:
@@ -79,7 +82,7 @@ def show(
         for name, value in shown.items():
             typer.echo(f"{name:<{width}}  {value}")
     for message in errors:
-        typer.echo(f"headway: {message}", err=True)
+        typer.echo(f"headway: {hidden(message)}", err=True)
     if errors:
         raise typer.Exit(CANNOT_GO_ON)
 
@@ -172,7 +175,7 @@ def _reports(settings: Mapping[str, str]) -> dict[str, str]:
 
     return {
         SETTING: reporter_type(settings),
-        ADDRESS: shown_url(settings.get(ADDRESS, "").strip() or ERRORS_URL),
+        ADDRESS: shown_url(checked_url(settings.get(ADDRESS, "").strip() or ERRORS_URL)),
     }
 
 

@@ -11,6 +11,8 @@ from headway.core.errors import ConfigurationError
 from headway.core.showing import shown
 
 _PRIVATE, _PUBLIC = 0o600, 0o666
+_SQLITE = b"SQLite format 3\0"
+_COMPANIONS = ("-wal", "-shm", "-journal", "-next", "-now", "-wal-of")
 _KINDS = (
     (stat.S_ISDIR, "a folder"),
     (stat.S_ISCHR, "a device"),
@@ -94,16 +96,26 @@ class NewFile:
         try:
             found = self.path.stat()
         except FileNotFoundError:
-            return self.path.resolve()  # a link may name a file that is not there yet
+            target = self.path.resolve()  # a link may name a file that is not there yet
+            self._refuse_database(target)
+            return target
         for is_kind, name in _KINDS:
             if is_kind(found.st_mode):
                 raise self._refused(f"it is {name}, not a file. Use - for standard output")
         target = self.path.resolve()
+        self._refuse_database(target)
         if not target.exists() or not os.path.samestat(target.stat(), found):
             raise self._refused("it is an open file without a name. Use - for standard output")
         if not self._force:
             raise self._refused("the file exists. Name another, or replace it with --force")
         return target
+
+    def _refuse_database(self, target: Path) -> None:
+        """Refuse an SQLite file and its companions: replacing one would lose all that it holds."""
+        for suffix in ("", *_COMPANIONS):
+            name = target.name.removesuffix(suffix)
+            if target.name == name + suffix and name and _is_database(target.with_name(name)):
+                raise self._refused("it belongs to an SQLite database. Name another file")
 
     def _refused(self, why: str) -> ConfigurationError:
         return ConfigurationError(f"Invalid {self._option} {shown(str(self.path))!r}: {why}.")
@@ -111,6 +123,14 @@ class NewFile:
     def _failed(self, error: OSError) -> ConfigurationError:
         why = error.strerror or str(error)
         return ConfigurationError(f"Cannot write {shown(str(self.path))!r}: {why}.")
+
+
+def _is_database(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            return file.read(len(_SQLITE)) == _SQLITE
+    except OSError:
+        return False
 
 
 def _sync_folder(folder: Path) -> None:

@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from headway.apps.cli.options import BusOption
+from headway.core.errors import ConfigurationError
 
 
 def publish(
@@ -33,4 +34,9 @@ def publish(
     """
     from headway.apps.cli.sending import publish_events  # noqa: PLC0415 (a fast start of the others)
 
+    if event_id is not None and not event_id.strip():
+        raise ConfigurationError(
+            "Invalid --event-id '': it is empty. Is a variable unset? Name an id, or leave "
+            "--event-id out to get a new one."
+        )
     publish_events(event_type, data, event_id=event_id, raw=raw, bus=bus)
