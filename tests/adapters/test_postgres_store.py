@@ -396,6 +396,30 @@ async def test_tables_of_the_version_before_get_what_is_missing(postgres_databas
             await connection.execute("insert into headway_guard default values")
 
 
+async def test_a_process_of_the_version_before_holds_leases_after_the_upgrade(
+    postgres_database: str,
+) -> None:
+    store = postgres_store(postgres_database, VirtualClock())
+    await store.open()
+    hold = """
+        insert into headway_leases as there (name, token, until)
+        values ('sweep', $1, clock_timestamp() + interval '1 minute')
+        on conflict (name) do update set token = excluded.token, until = excluded.until
+        where there.token = excluded.token or there.until <= clock_timestamp()
+        returning 1
+        """
+    leases = store.sweeping.leases
+    async with connected(postgres_database) as before:
+        assert await before.fetchval(hold, "old") == 1
+        assert await before.fetchval(hold, "old") == 1
+        assert not await leases.hold("sweep", "new", timedelta(seconds=60))
+        assert list(await leases.held("")) == ["sweep"]
+        await leases.let_go("sweep", "old")
+        assert await leases.hold("sweep", "new", timedelta(seconds=60))
+        assert await before.fetchval(hold, "old") is None
+    await store.close()
+
+
 async def test_a_newer_version_a_standby_and_read_only_databases_are_refused(
     postgres_database: str,
 ) -> None:

@@ -154,12 +154,14 @@ _NOW = """
 create function headway_now() returns timestamptz language sql volatile parallel safe
 as 'select pg_catalog.clock_timestamp()'
 """
+# A process of the version before may still run. It does not say how long its leases last.
 _WATCHED_LEASES = (
     _NOW,
     "delete from headway_leases",
     """
     alter table headway_leases
-        add column lasts interval not null, add column renewals bigint not null default 0
+        add column lasts interval not null default interval '1 minute',
+        add column renewals bigint not null default 0
     """,
 )
 
