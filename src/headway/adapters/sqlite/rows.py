@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from headway.adapters.sqlite.statements import json_text
+from headway.core.event import FIRST_GENERATION
 from headway.core.travel import AttemptRecord, Travel
 from headway.ports.bus import Delivery
 
@@ -89,6 +90,38 @@ class Taken(msgspec.Struct, array_like=True, frozen=True, gc=False):
         )
 
 
+class Unreadable(msgspec.Struct, frozen=True, gc=False):
+    """An item whose row does not hold what we write, as `UNREADABLE` reads it."""
+
+    id: int
+    queue: str
+    due: int
+    operation: bytes
+    generation: bytes
+    body: bytes
+    why: str
+
+    @property
+    def size(self) -> int:
+        return len(self.body)
+
+    def delivery(self, token: str, taking: int) -> Delivery:
+        """Give the item as it is taken: it has its bytes and its name, and says what is wrong."""
+        travel = Travel(
+            operation=_text(self.operation),
+            generation=_text(self.generation) or FIRST_GENERATION,
+        )
+        why = f"Row {self.id} of headway_items cannot be read: {self.why}"
+        receipt = (self.id, token, taking)
+        return Delivery(
+            queue=self.queue, body=self.body, travel=travel, receipt=receipt, spoilt=why
+        )
+
+
+UNREADABLE_ERRORS = (sqlite3.OperationalError, msgspec.DecodeError, OverflowError, ValueError)
+"""What reading such a row raises: SQLite, JSON, times out of range, bytes that are no text."""
+
+
 LARGE = 64 * 2**10
 """A body of more bytes is read by itself, once it is clear that this worker takes it."""
 
@@ -111,7 +144,19 @@ json_array(
 )
 """
 
+UNREADABLE = f"""
+id, queue, {micros("due")}, cast(operation as blob), cast(generation as blob),
+coalesce(cast(body as blob), x'')
+"""
+
 _NO_TIME = timedelta()
+
+
+def _text(raw: bytes) -> str:
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        return ""
 
 
 def _at(microseconds: int) -> datetime:

@@ -14,7 +14,10 @@ from headway.adapters.sqlite.publishing import keep_count
 from headway.adapters.sqlite.rows import (
     TAKEN,
     TRAVEL_COLUMNS,
+    UNREADABLE,
+    UNREADABLE_ERRORS,
     Taken,
+    Unreadable,
     travel_row,
 )
 from headway.adapters.sqlite.statements import as_json
@@ -22,6 +25,10 @@ from headway.adapters.sqlite.timeline import Moment
 from headway.ports.bus import Delivery, Done, HandedBack, Later, Parked, Then
 
 _ROWS = msgspec.json.Decoder(list[Taken])
+_ROW = msgspec.json.Decoder(Taken)
+
+_NO_TEXT = "a column that should hold text holds bytes, or text that is not UTF-8"
+"""SQLite quotes the text itself, which may be secret."""
 
 _BYTES_AT_ONCE = 32 * 2**20
 _QUEUES_AT_ONCE = 100
@@ -33,13 +40,16 @@ select * from (
     where token is null and queue = ? and due <= ? order by due, id limit ?
 )
 """
+_ONE = f"select {TAKEN} from headway_items where id = ?"
+_UNREADABLE = f"select {UNREADABLE} from headway_items where id = ?"
 _BODY = "select body from headway_items where id = ?"
 _TAKE = """
 update headway_items
 set token = ?, taking = ?, first_seen = coalesce(first_seen, ?), begun = 0
 where id in (select value from json_each(?))
 """
-_NEXT = "select min(due) from headway_items where token is null and queue = ?"
+# Less than endless: a text, or bytes, would be more than any number.
+_NEXT = "select min(due) from headway_items where token is null and queue = ? and due < 9e999"
 
 _OURS = "where id = ? and token = ? and taking = ?"
 _IS_OURS = f"select 1 from headway_items {_OURS}"
@@ -78,21 +88,26 @@ def take(
     if not rows:
         return []
     connection.execute(_TAKE, (token, taking, at, as_json([row.id for row in rows])))
-    now, ahead = moment.now, moment.ahead
-    return [row.delivery(_body(connection, row), token, taking, now, ahead) for row in rows]
+    return [_delivery(connection, row, token, taking, moment) for row in rows]
 
 
 def _due(
     connection: sqlite3.Connection, queues: Sequence[str], limit: int, at: float
-) -> list[Taken]:
+) -> list[Taken | Unreadable]:
     """Choose what is due, the oldest first: as much as one answer can hold, and at least one."""
-    names, found = list(dict.fromkeys(queues)), list[Taken]()
+    names, found = list(dict.fromkeys(queues)), list[Taken | Unreadable]()
     for start in range(0, len(names), _QUEUES_AT_ONCE):
         chunk = names[start : start + _QUEUES_AT_ONCE]
-        values = [value for queue in chunk for value in (queue, at, limit)]
-        found += _ROWS.decode(connection.execute(_free(len(chunk)), (*values, limit)).fetchone()[0])
+        values = [*(value for queue in chunk for value in (queue, at, limit)), limit]
+        try:
+            rows = connection.execute(_free(len(chunk), f"json_group_array({TAKEN})"), values)
+            found += _ROWS.decode(rows.fetchone()[0])
+        except UNREADABLE_ERRORS:
+            # At least one row is not as we write it. Which one comes out when each is read alone.
+            rows = connection.execute(_free(len(chunk), "id"), values)
+            found += [_read(connection, number) for (number,) in rows.fetchall()]
     found.sort(key=_age)
-    chosen, total = list[Taken](), 0
+    chosen, total = list[Taken | Unreadable](), 0
     for row in found[:limit]:
         total += row.size
         if chosen and total > _BYTES_AT_ONCE:
@@ -101,17 +116,46 @@ def _due(
     return chosen
 
 
+def _read(connection: sqlite3.Connection, number: int) -> Taken | Unreadable:
+    try:
+        return _ROW.decode(connection.execute(_ONE, (number,)).fetchone()[0])
+    except UNREADABLE_ERRORS as error:
+        return _unreadable(connection, number, error)
+
+
+def _unreadable(connection: sqlite3.Connection, number: int, error: Exception) -> Unreadable:
+    # Where the file itself is in trouble, this raises too.
+    row = connection.execute(_UNREADABLE, (number,)).fetchone()
+    why = _NO_TEXT if isinstance(error, sqlite3.Error) else str(error)
+    return Unreadable(*row, why)
+
+
+def _delivery(
+    connection: sqlite3.Connection,
+    row: Taken | Unreadable,
+    token: str,
+    taking: int,
+    moment: Moment,
+) -> Delivery:
+    if isinstance(row, Taken):
+        try:
+            return row.delivery(_body(connection, row), token, taking, moment.now, moment.ahead)
+        except UNREADABLE_ERRORS as error:
+            row = _unreadable(connection, row.id, error)
+    return row.delivery(token, taking)
+
+
 @lru_cache(maxsize=128)
-def _free(queues: int) -> str:
+def _free(queues: int, what: str) -> str:
     # Each queue gives its own oldest by its index, so the cost does not grow with the backlog.
     free = " union all ".join([_FREE] * queues)
     return f"""
-    select json_group_array({TAKEN}) from headway_items
+    select {what} from headway_items
     where id in (select id from ({free}) order by due, id limit ?)
     """
 
 
-def _age(row: Taken) -> tuple[int, int]:
+def _age(row: Taken | Unreadable) -> tuple[int, int]:
     return row.due, row.id
 
 

@@ -12,11 +12,12 @@ People and the runtime keep to the wall time; a `Moment` converts between the tw
 
 import sqlite3
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 
 from headway.adapters.sqlite.rows import instant, seconds
 from headway.ports.clock import Clock, ClockReading
 
+_FIRST, _LAST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
 _MARK_EVERY = 60.0
 _TOLERANCE = 0.1
 
@@ -45,8 +46,11 @@ class Moment:
         return seconds(when) + self.ahead
 
     def shown(self, at: float) -> datetime:
-        """Convert a time of the file to the time of this process."""
-        return instant(at - self.ahead)
+        """Convert a time of the file to the time of this process; at most to what a date can be."""
+        try:
+            return instant(at - self.ahead)
+        except OverflowError:
+            return _FIRST if at < 0 else _LAST
 
 
 class Timeline:
