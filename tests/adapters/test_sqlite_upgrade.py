@@ -10,6 +10,7 @@ import pytest
 
 from headway.adapters.sqlite.connection import Location
 from headway.adapters.sqlite.engine import sqlite_engine
+from headway.adapters.sqlite.rows import ITEM_COLUMNS
 from headway.adapters.sqlite.schema import STEPS, VERSION, open_file
 from headway.adapters.system.chance import SystemChance
 from headway.adapters.system.clock import SystemClock
@@ -17,6 +18,7 @@ from headway.core.lifecycle import Lifecycle
 from headway.core.sweep import SweepRule
 from headway.ports.candidates import View
 from headway.testing.conformance.balancing import balanced
+from headway.testing.conformance.examples import MAILS, ORDERS, QUEUES, publish
 
 VERSION_1 = Path(__file__).with_name("sqlite_version_1.sql")
 NEW = (
@@ -116,3 +118,50 @@ def test_an_old_file_and_a_new_one_have_the_same_tables(old: Path, tmp_path: Pat
             return {" ".join(sql.split()) for (sql,) in rows}
 
     assert schema(old) == schema(tmp_path / "new.db")
+
+
+async def test_what_a_process_of_an_older_version_did_is_counted_when_a_worker_starts(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "headway.db"
+    clock = SystemClock()
+    first = sqlite_engine(path, clock, SystemChance(), synchronous="off")
+    await first.bus.open(QUEUES)
+    await publish(first, "a", "b", "c")
+    await first.bus.take([ORDERS.name], 2)
+    with closing(sqlite3.connect(path)) as connection, connection:
+        # It settles and publishes without a word about the number of events.
+        connection.execute("delete from headway_items where token is not null")
+        for queue in (ORDERS.name, MAILS.name, MAILS.name):
+            connection.execute(
+                f"insert into headway_items ({ITEM_COLUMNS}) "
+                "select ?, due, hex(randomblob(8)), generation, failures, not_yet, first_seen, "
+                "parked_seconds, parked_since, requeues, history, body from headway_items limit 1",
+                (queue,),
+            )
+    await first.bus.take([MAILS.name], 1)
+    second = sqlite_engine(path, clock, SystemChance(), synchronous="off")
+    await second.bus.open([ORDERS])
+    for engine in (first, second):
+        depths = await engine.places.depths()
+        assert depths.queues == (await engine.places.balance()).queues
+        assert {q.queue: (q.ready, q.leased) for q in depths.queues} == {
+            ORDERS.name: (2, 0),
+            MAILS.name: (1, 1),
+        }
+    await first.bus.close()
+    await second.bus.close()
+
+
+async def test_while_an_older_version_works_no_depth_is_below_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "headway.db"
+    engine = sqlite_engine(path, SystemClock(), SystemChance(), synchronous="off")
+    await engine.bus.open(QUEUES)
+    await publish(engine, "a", "b", "c")
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("update headway_queues set items = -5")
+    assert [q.ready for q in (await engine.places.depths()).queues] == [0, 1]
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("delete from headway_items")
+    assert [q.ready for q in (await engine.places.depths()).queues] == [0, 0]
+    await engine.bus.close()

@@ -1,6 +1,7 @@
 """Where everything is: counted in one read, so at one instant.
 
-`depths` reads how many events each queue has, a number that every commit keeps (schema.py), and
+`depths` reads how many events each queue has, a number that every commit keeps (schema.py) and a
+worker that starts corrects, and
 counts by index what is leased, delayed, parked or suspect; the rest is ready. `balance` counts
 every row, and does not rely on that number.
 """
@@ -162,8 +163,9 @@ def _depths(connection: sqlite3.Connection, moment: Moment) -> Depths:
         in_hand, delayed = leased.get(name, 0), later - parked_later
         ready = items - in_hand - delayed - parked
         oldest = connection.execute(_OLDEST, (name, moment.at)).fetchone() if ready else None
-        if oldest is None:  # a row that a worker had was deleted by hand
-            ready = 0
+        # The number is wrong where rows were deleted by hand, or a process of an older version
+        # works on the file. A worker that starts corrects it.
+        ready = 0 if oldest is None else max(ready, 1)
         queues.append(
             QueueCount(
                 queue=name,

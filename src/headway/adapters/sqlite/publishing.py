@@ -22,6 +22,17 @@ _PAIRS = msgspec.json.Decoder(list[tuple[str, str]])
 _NAMES = msgspec.json.Decoder(list[str])
 
 _KEEP_COUNT = "update headway_queues set items = items + ? where name = ?"
+_COUNTS = """
+select name, items, (
+    select count(*) from headway_items indexed by headway_items_free
+    where queue = name and token is null
+)
+from headway_queues
+"""
+_TAKEN = """
+select queue, count(*) from headway_items indexed by headway_items_taken
+where token is not null group by queue
+"""
 _ITEMS = f"into headway_items ({ITEM_COLUMNS})"
 _ACCEPTED = "or ignore into headway_accepted (queue, operation, at)"
 _KNOWN = """
@@ -45,6 +56,17 @@ def declare(connection: sqlite3.Connection, queues: Sequence[Queue]) -> None:
         )
         bound = [(event_type, queue.name) for event_type in dict.fromkeys(queue.event_types)]
         insert(connection, "or ignore into headway_bindings", bound)
+    if queues:
+        _count_again(connection)
+
+
+def _count_again(connection: sqlite3.Connection) -> None:
+    """Correct how many events each queue has: a process of an older version does not count."""
+    taken = dict(connection.execute(_TAKEN).fetchall())
+    for queue, items, free in connection.execute(_COUNTS).fetchall():
+        there = free + taken.get(queue, 0)
+        if items != there:
+            connection.execute(_KEEP_COUNT, (there - items, queue))
 
 
 def publish(
