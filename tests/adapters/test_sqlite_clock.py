@@ -148,6 +148,48 @@ async def test_what_was_done_is_remembered_as_long_as_it_should_be(
         assert await engine.records.forget(clock.now() - HOUR / 2, 10) == 1
 
 
+DAY = timedelta(days=1)
+RETENTION = timedelta(days=7)
+
+
+@pytest.mark.parametrize("boots", [1, 2])
+async def test_a_clock_that_is_ahead_at_boot_forgets_nothing_too_soon(
+    machine: Machine, boots: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with machine.process() as (engine, clock):
+        await publish(engine, "a")
+        (delivery,) = await engine.bus.take([ORDERS.name], 1)
+        await engine.finisher.finish([unit(delivery, clock.now())])
+    for boot in range(boots):
+        machine.run(MINUTE)
+        right = machine.wall + MINUTE
+        machine.reboot(MINUTE, f"{boot}", right + 365 * DAY)
+        async with machine.process() as (engine, clock):
+            assert await engine.records.forget(clock.now() - RETENTION, 10) == 0
+        machine.wall = right  # the time server answers
+        machine.run(2 * MINUTE)
+        async with machine.process() as (engine, clock):
+            await publish(engine, f"mark {boot}")
+            assert await engine.records.forget(clock.now() - RETENTION, 10) == 0
+    said = [line for line in caplog.messages if "this machine was off for 365 days" in line]
+    assert len(said) == boots
+    machine.run(RETENTION)
+    async with machine.process() as (engine, clock):
+        assert await engine.records.forget(clock.now() - RETENTION, 10) == 1
+
+
+async def test_a_machine_that_was_off_for_long_keeps_records_for_longer(machine: Machine) -> None:
+    async with machine.process() as (engine, clock):
+        await publish(engine, "a")
+        (delivery,) = await engine.bus.take([ORDERS.name], 1)
+        await engine.finisher.finish([unit(delivery, clock.now())])
+    machine.reboot(30 * DAY)
+    async with machine.process() as (engine, clock):
+        assert await engine.records.forget(clock.now() - RETENTION, 10) == 0
+        machine.run(RETENTION)
+        assert await engine.records.forget(clock.now() - RETENTION, 10) == 1
+
+
 @pytest.mark.parametrize("step", STEPS, ids=str)
 async def test_people_are_shown_the_wall_time(machine: Machine, step: timedelta) -> None:
     async with machine.process() as (engine, _):

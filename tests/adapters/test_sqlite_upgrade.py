@@ -22,8 +22,8 @@ from headway.testing.conformance.examples import MAILS, ORDERS, QUEUES, publish
 
 VERSION_1 = Path(__file__).with_name("sqlite_version_1.sql")
 NEW = (
-    "headway_held", "headway_leases", "headway_notes", "headway_sequences", "headway_time",
-    "headway_totals",
+    "headway_held", "headway_jumps", "headway_leases", "headway_notes", "headway_sequences",
+    "headway_time", "headway_totals",
 )  # fmt: skip
 
 

@@ -11,7 +11,7 @@ import msgspec
 
 from headway.adapters.sqlite.reader import Readers
 from headway.adapters.sqlite.statements import as_json, insert
-from headway.adapters.sqlite.timeline import Moment, Timeline
+from headway.adapters.sqlite.timeline import Moment, Timeline, without_jumps
 from headway.adapters.sqlite.writer import Writer
 from headway.core.letter import Letter, letter_id, requeued_letter
 from headway.ports.bus import Message
@@ -115,7 +115,7 @@ class SqliteRecords:
 
     async def forget(self, before: datetime, limit: int) -> int:
         def work(connection: sqlite3.Connection) -> int:
-            at = self._time.moment().stored(before)
+            at = without_jumps(connection, self._time.moment().stored(before))
             return _forget(connection, at, limit, self._was_last_trace)
 
         return await self._writer.run(work)

@@ -14,7 +14,7 @@ from headway.adapters.sqlite.connection import Connection, Location, connect
 
 APPLICATION = 0x48647779
 """What marks a file as ours: "Hdwy"."""
-VERSION = 5
+VERSION = 6
 
 _TABLES = (
     """
@@ -225,7 +225,12 @@ _SINCE_5 = (
     """,
 )
 
-STEPS = (_TABLES, _SINCE_2, _SINCE_3, _SINCE_4, _SINCE_5)
+_SINCE_6 = (
+    # Where a reboot moved the file's time by more than a day: from when, and to when.
+    "create table headway_jumps (began real not null, ended real not null)",
+)
+
+STEPS = (_TABLES, _SINCE_2, _SINCE_3, _SINCE_4, _SINCE_5, _SINCE_6)
 """What makes each version of the tables from the one before."""
 
 

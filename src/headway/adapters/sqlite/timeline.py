@@ -5,19 +5,26 @@ wall clock was set by an hour or a year. So the file has a time of its own. It b
 time at which the file was made, and passes by the machine's steady clock, which all processes of
 one boot share. Only across a reboot is the wall clock asked how long the machine was off. If it
 was set back meanwhile, or is wrong at boot, the file's time goes on where it was: a delay may then
-last up to its whole length again, and never ends early.
+last up to its whole length again. If it is ahead at boot, the file's time moves ahead with it, and
+does not come back when the wall clock is set right: delays and leases from before the reboot end
+early by the difference. A warning says so when it is more than a day. Such a jump does not count
+for how long records of what was done are kept: see `without_jumps`.
 
 People and the runtime keep to the wall time; a `Moment` converts between the two.
 """
 
+import logging
 import sqlite3
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from headway.adapters.sqlite.rows import instant, seconds
 from headway.ports.clock import Clock, ClockReading
 
 _FIRST, _LAST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
+_LOG = logging.getLogger("headway")
+_LONGEST_OFF = 86_400.0
+"""Seconds for which a machine may have been off before records are kept for longer."""
 _MARK_EVERY = 60.0
 _TOLERANCE = 0.1
 
@@ -25,6 +32,8 @@ _READ = "select boot, ahead, wall, marked from headway_time"
 _WRITE = (
     "insert or replace into headway_time (only, boot, ahead, wall, marked) values (1, ?, ?, ?, ?)"
 )
+_JUMPED = "insert into headway_jumps (began, ended) values (?, ?)"
+_JUMPS = "select began, ended from headway_jumps order by ended desc"
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,9 +124,30 @@ class Timeline:
         else:
             _, _, wall, marked = row
             at = marked + max(reading.wall - wall, 0.0)
+            if at - marked > _LONGEST_OFF:
+                connection.execute(_JUMPED, (marked, at))
+                _LOG.warning(
+                    "The wall clock says that this machine was off for %s. Events that were "
+                    "delayed for less are due now. If the wall clock was wrong at boot, they come "
+                    "too early. Records of what was done are kept as if it had been off for a day.",
+                    timedelta(seconds=round(at - marked)),
+                )
         self._write(connection, reading, at - reading.steady)
 
     def _write(self, connection: sqlite3.Connection, reading: ClockReading, ahead: float) -> None:
         at = ahead + reading.steady
         connection.execute(_WRITE, (reading.boot, ahead, reading.wall, at))
         self._ahead, self._marked = ahead, reading.steady
+
+
+def without_jumps(connection: sqlite3.Connection, before: float) -> float:
+    """Move a time of the file back by what reboots may have added to it wrongly since then.
+
+    A machine that was off for a month is not told from one whose wall clock was a month ahead when
+    it booted. So of a longer jump only a day counts.
+    """
+    last = before
+    for began, ended in connection.execute(_JUMPS).fetchall():
+        if last < ended:
+            last -= ended - began - _LONGEST_OFF
+    return last
