@@ -29,6 +29,7 @@ from headway.testing.conformance.examples import (
     sent_again,
     take,
 )
+from headway.testing.servers import RabbitMQ
 from tests.adapters.rabbitmq_by_hand import channel_to, contents, declare, put
 from tests.adapters.rabbitmq_engine import RabbitEngineHarness
 
@@ -102,6 +103,50 @@ async def test_processes_that_look_once_each_wear_no_letter_out(harness: Harness
         assert list(await parts.letters.read(FAILED, 2)) == letters[:2]
         await parts.bus.close()
     assert await all_of(await opened(harness)) == letters
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3])
+async def test_no_policy_removes_letters_that_are_looked_at(
+    harness: Harness, rabbitmq_server: RabbitMQ, limit: int
+) -> None:
+    _, letters = await with_letters(harness, 120)
+    rabbitmq_server.set_policy(harness.url, ".*", delivery_limit=limit)
+    await policy_holds()
+    for number in range(8):
+        parts = await opened(harness)
+        if number % 2:
+            assert list(await parts.letters.read(FAILED, 2)) == letters[:2]
+        assert await all_of(parts) == letters
+        listed = {each.name: each.letters for each in await parts.letters.queues()}
+        assert listed[FAILED] == len(letters)
+        assert await parts.letters.remove(FAILED, [letters.pop(60).letter_id]) == 1
+        again_sent = letters.pop(0)
+        assert await parts.letters.requeue(FAILED, again_sent.letter_id, sent_again(again_sent))
+        await parts.bus.close()
+    for _ in range(2 * limit):
+        parts = await opened(harness)
+        assert await parts.places.where(["unknown"]) == {}
+        await parts.bus.close()
+    assert await all_of(await opened(harness)) == letters
+
+
+async def test_a_delivery_limit_of_zero_is_named_and_removes_no_letter(
+    harness: Harness, rabbitmq_server: RabbitMQ, caplog: pytest.LogCaptureFixture
+) -> None:
+    parts, letters = await with_letters(harness, 120)
+    rabbitmq_server.set_policy(harness.url, FAILED, delivery_limit=0)
+    await policy_holds()
+    for _ in range(3):
+        caplog.clear()
+        assert len(await parts.letters.read(FAILED, 2)) == 2
+        assert {each.letter_id for each in await all_of(parts)} == {e.letter_id for e in letters}
+        (said, *_) = [each for each in caplog.records if each.levelname == "ERROR"]
+        assert "a policy sets delivery-limit 0" in said.getMessage()
+
+
+async def policy_holds() -> None:
+    """Wait until the broker has told its queues."""
+    await asyncio.sleep(1)
 
 
 async def test_what_is_in_hand_is_counted_and_comes_back_when_nobody_goes_on(
@@ -189,6 +234,10 @@ async def test_after_a_letter_that_was_published_anew_nobody_guesses(harness: Ha
     assert list(await parts.letters.read(FAILED, 1)) == letters[:1]
     for _ in range(9):
         await parts.letters.read(FAILED, 100)
+    assert list(await parts.letters.read(FAILED, 1, after)) == letters[1:2]  # it did so itself
+    assert list(await parts.letters.read(FAILED, 100)) == letters
+    other = await opened(harness)
+    await other.letters.read(FAILED, 100)
     with pytest.raises(LetterGoneError):
         await parts.letters.read(FAILED, 1, after)
 

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from headway.adapters.rabbitmq import desk, scanning, sending
+from headway.adapters.rabbitmq import desk, sending
 from headway.adapters.rabbitmq.engine import RabbitParts
 from headway.core.errors import BrokerFullError, ConfigurationError, NotPublishedError
 from headway.testing.conformance.examples import ORDERS, QUEUES, letters_for, message
@@ -58,7 +58,7 @@ async def test_letters_can_be_looked_at_while_the_broker_takes_nothing(
     await parts.bus.open(QUEUES)
     letters = letters_for(["a", "b"], harness.clock.now())
     await parts.letters.write(ORDERS.failed, letters)
-    monkeypatch.setattr(scanning, "_WORN", 0)  # whatever is read has to be published anew
+    await parts.letters.read(ORDERS.failed, 9)  # what is read again has to be published anew
     await asyncio.to_thread(rabbitmq_server.run_out_of_memory)
     try:
         other = harness.open_parts()

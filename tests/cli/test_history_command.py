@@ -11,13 +11,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from headway import connect
 from headway.adapters.rabbitmq.topology import HISTORY
 from headway.runtime.service import Service
 from headway.testing.conformance.examples import ORDERS, QUEUES, letters_for
-from tests.adapters.rabbitmq_by_hand import channel_to
+from tests.adapters.rabbitmq_by_hand import channel_to, put
 from tests.adapters.rabbitmq_engine import RabbitEngineHarness
 from tests.cli.offices import Office
 from tests.cli.shops import ShopFile
@@ -216,6 +217,34 @@ def test_on_rabbitmq_it_is_a_durable_queue(tmp_path: Path, rabbitmq_vhost: str) 
     with channel_to(rabbitmq_vhost) as channel:
         # What the worker put there at its start, and two entries.
         assert channel.queue_declare(HISTORY, passive=True).method.message_count == 3
+
+
+@pytest.mark.usefixtures("coarse_delays")
+@pytest.mark.parametrize("columns", ["40", "160"])
+def test_odd_entries_are_shown_and_hide_no_other(
+    tmp_path: Path, rabbitmq_vhost: str, columns: str
+) -> None:
+    letters = on_rabbitmq(tmp_path, rabbitmq_vhost)
+    letters.fill(1)
+    letters("purge", letters.queue, "--yes", "--reason", "a true one")
+    odd: list[dict[str, Any]] = [
+        {"at": 1700000123},
+        {"at": ["soon"], "change": ["x"], "outcome": {}, "who": None},
+        {"at": {"a": 1}, "change": {"b": 2}, "selection": 7, "reason": 7, "error": 7},
+        {"at": "0001-01-01T00:00:00+14:00", "change": 7, "ids": 7, "done": "x", "chosen": []},
+        {"at": True, "what": 7},
+        {},
+    ]
+    for each in odd:
+        entry = {"queue": letters.queue, **each}
+        put(rabbitmq_vhost, HISTORY, msgspec.json.encode([entry]))
+    assert len(letters.json("history", letters.queue)) == 1 + len(odd)
+    done = letters("history", letters.queue, COLUMNS=columns)
+    assert (done.returncode, done.stderr) == (0, "")
+    for expected in ("a true one", "1700000123", "soon"):
+        assert expected in done.stdout
+    put(rabbitmq_vhost, HISTORY, msgspec.json.encode([{"queue": [1]}]))
+    assert letters("history", COLUMNS=columns).returncode == 0
 
 
 async def test_a_program_reads_the_history_too(tmp_path: Path) -> None:

@@ -172,10 +172,12 @@ async def read_history(
     asked = max(2 * limit, _AT_FIRST)
     while True:
         entries = await history.latest(asked)
-        latest: dict[str, Document] = {}
-        for each in entries:
-            if subject.value in each and wanted.items() <= each.items():
-                change = str(each.get("change"))
+        latest: dict[str | int, Document] = {}
+        for number, each in enumerate(entries):
+            if subject.value in each and all(each.get(f) == v for f, v in wanted.items()):
+                named = each.get("change")
+                # An entry of another program may name no change: it is one by itself.
+                change = named if isinstance(named, str) else number
                 if change not in latest or each.get("outcome") != Outcome.INTENDED:
                     latest[change] = each
         # One more than the limit: the outcome of a change is newer than its intent.

@@ -177,16 +177,20 @@ class RabbitLetters:
         """Go on to a letter; say whether what follows it now is what followed it before."""
         while more := await self._looks.more(look, 1):
             if more[0].letter.letter_id == after:
-                mark = self._looks.disorders[look.queue], more[0].renewed
+                mark = self._order(look.queue, more[0])
                 return self._marks.get((look.queue, after), mark) == mark
         return False
 
     def _mark(self, queue: str, last: Found) -> None:
         key = queue, last.letter.letter_id
         self._marks.pop(key, None)
-        self._marks[key] = self._looks.disorders[queue], last.renewed
+        self._marks[key] = self._order(queue, last)
         if len(self._marks) > _MARKS:
             del self._marks[next(iter(self._marks))]
+
+    def _order(self, queue: str, found: Found) -> tuple[int, int]:
+        """Give what changes when the order does, and when another process renewed the letter."""
+        return self._looks.disorders[queue], found.renewed - self._looks.renewals[queue]
 
     async def search(self, queue: str, operations: Collection[str]) -> set[str]:
         """Give those of the operations that have a letter in a queue, as it is when this begins.

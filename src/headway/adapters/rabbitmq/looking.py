@@ -45,6 +45,8 @@ class Look:
         self.linger = linger
         """How long it may stay idle before everything is given back."""
         self.touched = begun
+        self.renews = True
+        """It publishes anew what has come back before; False: the broker takes no messages."""
         self.oldest: Letter | None = None
         """The first letter of the queue."""
         self.last: str | None = None

@@ -12,11 +12,12 @@ from typing import TypeVar
 import pika
 from pika.exceptions import AMQPError, ChannelClosedByBroker
 
+from headway.adapters.rabbitmq import scanning
 from headway.adapters.rabbitmq.contents import renewed
 from headway.adapters.rabbitmq.desk import LOCKED, NOT_FOUND, is_refused
 from headway.adapters.rabbitmq.looking import Found, Look, Settling
 from headway.adapters.rabbitmq.outgoing import Outgoing
-from headway.adapters.rabbitmq.scanning import Page, Scan, lock_of
+from headway.adapters.rabbitmq.scanning import Page, Scan, Taken, lock_of
 from headway.adapters.rabbitmq.session import LostError, Session
 from headway.core.errors import UnsendableError
 from headway.ports.clock import Clock
@@ -45,6 +46,8 @@ class Looks:
         self.now: Look | None = None
         self.disorders: Counter[str] = Counter()
         """How often the order of a queue was disturbed from here."""
+        self.renewals: Counter[str] = Counter()
+        """How often all of a queue was published anew from here, in its order."""
         self._session = session
         self._clock = clock
         self._send = send
@@ -100,12 +103,14 @@ class Looks:
         """Give the next letters, at most so many; none: there are no more."""
         while not look.ahead:
             taken = await self._session.do(lambda _: look.scan.take(wanted))
+            if not taken:
+                break
+            if look.renews and any(each.is_worn for each in taken):
+                taken = await self._renew(look, taken)
             found, copies = look.meet(taken)
             look.ahead.extend(found)
             if copies:
                 await self.settle(look, copies)
-            if not taken:
-                break
         return [look.ahead.popleft() for _ in range(min(wanted, len(look.ahead)))]
 
     async def find(self, queue: str, letter_ids: Sequence[str]) -> Look | None:
@@ -148,15 +153,15 @@ class Looks:
             await self.give_back(look)
 
     async def give_back(self, look: Look) -> None:
-        """Give everything back; what has come back too often already is published anew."""
+        """Give everything back."""
         scan = look.scan
         try:
             in_order = await self._session.do(lambda _: scan.complete())
-            returned = await self._session.do(lambda _: scan.give_back())
-            if scan.is_worn or not in_order:
+            removed = await self._session.do(lambda _: scan.give_back())
+            if removed or not in_order:
                 self.disorders[look.queue] += 1
-            if scan.is_worn:
-                await self._renew(scan, returned)
+            if removed:
+                await self._restore(look.queue, removed)
         except LostError:
             pass  # the broker gives it back
         except ChannelClosedByBroker as error:
@@ -167,28 +172,80 @@ class Looks:
             with suppress(LostError):
                 await self._session.do(lambda _: scan.end())
 
-    async def _renew(self, scan: Scan, number: int) -> None:
-        """Publish the first ones of the queue anew, so many: copy, confirm, remove.
+    async def _renew(self, look: Look, taken: list[Taken]) -> list[Taken]:
+        """Publish anew what has come back before: copy, confirm, remove.
 
-        Whoever dies in between leaves copies, which the next look recognises.
+        The copies go to the end of the queue, where the look meets them. To keep the order, all of
+        a queue that is not too long is published anew. A process that dies in between leaves
+        copies, which the next look recognises.
+
+        Returns:
+            The messages that are in hand as before.
         """
-        scan.left = number
-        while taken := await self._session.do(lambda _: scan.take(_AT_ONCE)):
-            copies = [renewed(scan.queue, each.properties, each.body) for each in taken]
+        scan, kept = look.scan, list[Taken]()
+        whole = scan.held == len(taken) and scan.held + scan.left <= scanning.KEPT_IN_ORDER
+        is_disturbed = True
+        self.disorders[look.queue] += 1  # until it is known to have come to a good end
+        while taken:
+            worn = taken if whole else [each for each in taken if each.is_worn]
             try:
-                async with asyncio.timeout(_RENEWED_WITHIN):
-                    routed = await self._send(copies)
+                copied = await self._copy(look.queue, worn)
             except TimeoutError:
-                # The originals go back as before; copies that come after all are recognised.
-                await self._session.do(lambda _: scan.give_back())
-                return
-            except UnsendableError as error:
-                _LOG.warning("Messages of %s cannot be published anew: %s", scan.queue, error)
-                return
-            if not all(routed):
-                return  # the queue was deleted, and these with it
-            originals = [(each.page, each.tag) for each in taken]
-            await self._session.do(partial(_settle, scan, originals))
+                _LOG.warning(
+                    "RabbitMQ takes no messages: letters of %s are given back and counted by the "
+                    "broker. Under a policy with a low delivery-limit, look at them again only "
+                    "after its alarm is over",
+                    look.queue,
+                )
+                look.renews = False
+                kept += taken
+                break
+            originals = {(each.page, each.tag) for each in copied}
+            await self._session.do(partial(_settle, scan, list(originals)))
+            kept += [each for each in taken if (each.page, each.tag) not in originals]
+            if not whole and len(worn) < len(taken):
+                break  # what follows has never come back
+            taken = await self._session.do(lambda _: scan.take(_AT_ONCE))
+        else:
+            is_disturbed = not whole or bool(kept)
+        if not is_disturbed:
+            self.disorders[look.queue] -= 1
+            self.renewals[look.queue] += 1
+        await self._session.do(lambda _: scan.begin())
+        return kept
+
+    async def _restore(self, queue: str, removed: Sequence[Page]) -> None:
+        """Publish anew what the broker removed when it was given back: its delivery limit is 0."""
+        number = sum(page.unsettled for page in removed)
+        restored = 0
+        try:
+            for page in removed:
+                restored += len(await self._copy(queue, page.open_ones()))
+        except TimeoutError:
+            pass  # the broker takes no messages
+        finally:
+            _LOG.error(
+                "RabbitMQ removed %d messages of %s when they were given back, and Headway "
+                "published %d of them anew: a policy sets delivery-limit 0 for this queue. Exclude "
+                "failed queues from the policy, or set a delivery-limit of 1 or more, before you "
+                "look at them again",
+                number,
+                queue,
+                restored,
+            )
+
+    async def _copy(self, queue: str, taken: Sequence[Taken]) -> Sequence[Taken]:
+        """Publish copies of messages; give those that have one now."""
+        copies = [renewed(queue, each.properties, each.body) for each in taken]
+        try:
+            async with asyncio.timeout(_RENEWED_WITHIN):
+                routed = await self._send(copies)
+        except UnsendableError as error:
+            if len(taken) > 1:
+                return [copied for each in taken for copied in await self._copy(queue, [each])]
+            _LOG.warning("A message of %s cannot be published anew: %s", queue, error)
+            return []
+        return [each for each, is_routed in zip(taken, routed, strict=True) if is_routed]
 
     async def _drop(self) -> None:
         """Let go of a look whose connection is lost, or one of its channels."""

@@ -7,8 +7,9 @@ What RabbitMQ does, as measured on quorum queues:
   is given back stays in order if everything that ever came back is given back together.
 - Of several consumers of one channel nobody knows which one's messages come back first. So every
   page has its own channel, and the channels are closed one after another.
-- Each time a message comes back its count of deliveries rises; where somebody has set a limit, the
-  broker throws it away in the end. So what has been given back often is published anew.
+- Each time a message comes back its count of deliveries rises, and the broker removes it when the
+  count exceeds a delivery limit, which an operator may set for all queues by a policy. So what has
+  come back once is published anew before a look holds it: it never comes back twice.
 - Of many acknowledgements on one channel it puts all but the first few aside for a moment, and when
   the channel is closed meanwhile it forgets them. So there are few, and pauses between them.
 
@@ -31,8 +32,6 @@ from headway.adapters.rabbitmq.session import LostError
 
 KEPT_IN_ORDER = 20_000
 """Letters up to which order is kept; to put back more than that would take too long."""
-_WORN = 8
-"""Times given back after which a message is published anew; others set limits of 20."""
 _AT_ONCE = 500
 _LEAST = 50
 _PART = 50
@@ -40,6 +39,9 @@ _LOOK_EVERY = 0.02
 _QUIET = 2
 _STUCK = 5.0
 _COMES_BACK_WITHIN = 2.0
+_REMEMBERED = 1_000
+_REMEMBERED_BYTES = 8_000_000
+"""Of one look: messages that can be published anew if the broker removes what is given back."""
 _FRAMES = 16
 """Acknowledgements between two pauses; the broker puts aside what is beyond 32."""
 _PAUSE = 0.02
@@ -61,6 +63,8 @@ class Page:
     def __init__(self, channel: BlockingChannel) -> None:
         self.channel = channel
         self.unsettled = 0
+        self.remembered: Sequence[Taken] = ()
+        """Its messages, or none: there may be very many."""
         self._acknowledged = Acknowledged()
         self._frames = 0
 
@@ -73,6 +77,10 @@ class Page:
             self.channel.basic_ack(tag)
             self._pace()
         self.unsettled -= len(tags)
+
+    def open_ones(self) -> list["Taken"]:
+        """Give those of the remembered messages that are not settled."""
+        return [each for each in self.remembered if self._acknowledged.is_open(each.tag)]
 
     def close(self) -> None:
         if self._frames >= _FRAMES:
@@ -93,6 +101,11 @@ class Taken(NamedTuple):
     properties: pika.BasicProperties
     body: bytes
 
+    @property
+    def is_worn(self) -> bool:
+        """Say whether it has come back before; once more, and a limit of 1 removes it."""
+        return deliveries(self.properties) > 0
+
 
 class Scan:
     """One look through a queue, as it is when it begins. Nobody else can look meanwhile.
@@ -111,7 +124,7 @@ class Scan:
         self._pages: list[Page] = []
         self.left = 0
         """Messages that it still has to look at; what comes meanwhile is not one of them."""
-        self.is_worn = False
+        self._remembered = self._remembered_bytes = 0
         self.is_beyond = False
         """Whatever ever came back is in hand: what follows was never given out."""
 
@@ -155,28 +168,31 @@ class Scan:
     def complete(self) -> bool:
         """Take what has to be given back together with the rest; say whether order is kept."""
         rest = self.ready()
-        if self.is_beyond and not self.is_worn:
+        if self.is_beyond:
             return True
         if self.held + rest > KEPT_IN_ORDER:
             return rest == 0
-        while rest > 0 and (self.is_worn or not self.is_beyond):
+        while rest > 0 and not self.is_beyond:
             taken = self._take(min(_AT_ONCE, rest))
             if not taken:
                 break
             rest -= len(taken)
         return True
 
-    def give_back(self) -> int:
-        """Give back everything in hand, in order; say how many that were."""
+    def give_back(self) -> list[Page]:
+        """Give back everything in hand, in order; give the pages that the broker removed."""
         pages, self._pages = self._pages, []
-        returned = 0
+        removed: list[Page] = []
         for page in pages:
-            if page.channel.is_open:
-                there = self.ready() + page.unsettled
-                page.close()
-                self._wait_for(there)
-                returned += page.unsettled
-        return returned
+            if not page.channel.is_open:
+                continue
+            before = self.ready()
+            page.close()
+            if not self._wait_for(before, page.unsettled, 0.0 if removed else _COMES_BACK_WITHIN):
+                removed.append(page)
+        # Another program may have taken them. The broker counts cancelled consumers that still hold
+        # messages, so ask when all pages are closed.
+        return [] if removed and self._has_consumers() else removed
 
     def end(self) -> None:
         """Let go of whatever is still in hand, and let others look."""
@@ -190,11 +206,21 @@ class Scan:
                     channel.queue_delete(lock_of(self.queue))
                 channel.close()
 
-    def _wait_for(self, there: int) -> None:
-        """The broker puts them back some time after it has closed the channel."""
-        deadline = time.monotonic() + _COMES_BACK_WITHIN
-        while self.ready() < there and time.monotonic() < deadline:
+    def _wait_for(self, before: int, number: int, seconds: float) -> bool:
+        """Wait until messages are back in the queue; say whether any of them is."""
+        deadline = time.monotonic() + seconds
+        while (ready := self.ready()) < before + number and time.monotonic() < deadline:
             self._connection.sleep(_LOOK_EVERY / 10)
+        return number == 0 or ready > before
+
+    def _has_consumers(self) -> bool:
+        """Say whether others consume; the broker forgets our own a moment after they are closed."""
+        deadline = time.monotonic() + _COMES_BACK_WITHIN
+        while True:
+            found = self._asking.queue_declare(self.queue, passive=True).method
+            if not found.consumer_count or time.monotonic() > deadline:
+                return bool(found.consumer_count)
+            self._connection.sleep(_LOOK_EVERY)
 
     def _take(self, number: int) -> list[Taken]:
         channel = self._connection.channel()
@@ -223,10 +249,16 @@ class Scan:
                 quiet += 1
         channel.basic_cancel(consumer)
         page.unsettled = len(taken)
-        counts = [deliveries(each.properties) for each in taken]
-        self.is_worn = self.is_worn or any(count >= _WORN for count in counts)
-        self.is_beyond = 0 in counts
+        self._remember(page, taken)
+        self.is_beyond = not all(each.is_worn for each in taken)
         return taken
+
+    def _remember(self, page: Page, taken: Sequence[Taken]) -> None:
+        number = self._remembered + len(taken)
+        size = self._remembered_bytes + sum(len(each.body) for each in taken)
+        if number <= _REMEMBERED and size <= _REMEMBERED_BYTES:
+            page.remembered = taken
+            self._remembered, self._remembered_bytes = number, size
 
 
 def _ready(channel: BlockingChannel, queue: str) -> int:

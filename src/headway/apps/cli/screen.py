@@ -34,15 +34,17 @@ def as_json(value: Any, *, indent: int = 0) -> str:
     return _UNSAFE_IN_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", written.decode())
 
 
-def when(instant: datetime | str | None) -> str:
+def when(instant: object) -> str:
     """Write an instant to the second, in UTC; what is none is given back as it is."""
     if instant is None:
         return "-"
     try:
         at = datetime.fromisoformat(instant) if isinstance(instant, str) else instant
-    except ValueError:
+        if not isinstance(at, datetime):
+            return str(at)
+        return f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S}Z"
+    except (ValueError, OverflowError):
         return str(instant)
-    return f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S}Z"
 
 
 def many(count: int, noun: str, nouns: str = "") -> str:
