@@ -145,7 +145,7 @@ json_array(
 """
 
 UNREADABLE = f"""
-id, queue, {micros("due")}, cast(operation as blob), cast(generation as blob),
+queue, {micros("due")}, cast(operation as blob), cast(generation as blob),
 coalesce(cast(body as blob), x'')
 """
 

@@ -125,9 +125,9 @@ def _read(connection: sqlite3.Connection, number: int) -> Taken | Unreadable:
 
 def _unreadable(connection: sqlite3.Connection, number: int, error: Exception) -> Unreadable:
     # Where the file itself is in trouble, this raises too.
-    row = connection.execute(_UNREADABLE, (number,)).fetchone()
+    queue, due, operation, generation, body = connection.execute(_UNREADABLE, (number,)).fetchone()
     why = _NO_TEXT if isinstance(error, sqlite3.Error) else str(error)
-    return Unreadable(*row, why)
+    return Unreadable(number, queue, due, operation, generation, body, why)
 
 
 def _delivery(
