@@ -17,6 +17,7 @@ from headway.core.lifecycle import Lifecycle
 from headway.runtime.service import Service
 from headway.runtime.work import Work
 from headway.runtime.worker import Worker
+from headway.runtime.worker_settings import WorkerSettings
 from headway.testing.trial import Trial
 from tests.services.scenes import MINUTE, assert_all_is_accounted_for, until
 
@@ -61,7 +62,9 @@ def counting() -> Trial:
 
 
 @asynccontextmanager
-async def worker_on(trial: Trial, **ports: Any) -> AsyncIterator[Worker]:
+async def worker_on(
+    trial: Trial, settings: WorkerSettings | None = None, /, **ports: Any
+) -> AsyncIterator[Worker]:
     """Run a worker on an engine of which some ports are replaced."""
     engine = memory_engine(trial.clock, trial.chance, trial.state)
     given = {name: make(getattr(engine, name)) for name, make in ports.items()}
@@ -71,6 +74,7 @@ async def worker_on(trial: Trial, **ports: Any) -> AsyncIterator[Worker]:
         clock=trial.clock,
         chance=trial.chance,
         observer=trial.facts,
+        settings=settings,
     )
     task = asyncio.create_task(worker.run())
     try:

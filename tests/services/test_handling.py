@@ -241,17 +241,23 @@ async def test_a_key_that_names_nothing_is_a_letter_and_not_a_duplicate_of_all_o
     assert await reasons(trial) == ["non_retryable", "non_retryable"]
 
 
-async def test_a_dedup_function_that_raises_is_a_letter_at_once() -> None:
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [(ConnectionError(), "max_attempts_exceeded"), (KeyError("order"), "non_retryable")],
+)
+async def test_a_dedup_function_that_raises_ends_as_a_handler_would(
+    error: Exception, reason: str
+) -> None:
     async def handle(event: Event, work: Work) -> None:
         raise AssertionError
 
     def broken(event: Event) -> str:
-        raise ConnectionError
+        raise error
 
     trial = Trial(service_with(handle, dedup=broken))
     await trial.publish("OrderPlaced", {"order": "a"})
     await trial.run(at_most=LONG)
-    assert await reasons(trial) == ["non_retryable"]
+    assert await reasons(trial) == [reason]
 
 
 # What handlers raise

@@ -14,8 +14,10 @@ from pymongo.errors import OperationFailure
 from headway.core.action import Reason
 from headway.core.event import Event
 from headway.core.lifecycle import Lifecycle
+from headway.ports.commit import Finish, Outcome
 from headway.runtime.service import Service
 from headway.runtime.work import Work
+from headway.runtime.worker_settings import WorkerSettings
 from headway.testing.trial import Trial
 from tests.services.scenes import MINUTE, assert_all_is_accounted_for, until
 from tests.services.test_engine_trouble import worker_on
@@ -87,9 +89,16 @@ async def test_a_function_that_changes_the_data_is_called_once_and_changes_only_
     await assert_all_is_accounted_for(trial)
 
 
-@pytest.mark.parametrize("raised", [KeyError("order"), SystemExit(3), RecursionError()])
+@pytest.mark.parametrize(
+    ("raised", "reason"),
+    [
+        (KeyError("order"), Reason.NON_RETRYABLE),
+        (SystemExit(3), Reason.MAX_ATTEMPTS_EXCEEDED),  # as in a handler: it may pass
+        (RecursionError(), Reason.NON_RETRYABLE),
+    ],
+)
 async def test_a_function_that_raises_ends_its_event_and_stops_no_other(
-    raised: BaseException,
+    raised: BaseException, reason: Reason
 ) -> None:
     def documents(event: Event) -> list[str]:
         if event.data["order"] == "bad":
@@ -102,9 +111,44 @@ async def test_a_function_that_raises_ends_its_event_and_stops_no_other(
     assert await names(trial, "placed") == OTHERS
     assert await names(trial, "mailed") == ["m"]
     (letter,) = await trial.letters("orders.failed")
-    assert letter.abandoned_reason == Reason.NON_RETRYABLE
+    assert letter.abandoned_reason == reason
     assert letter.error_type == type(raised).__name__
     await assert_all_is_accounted_for(trial)
+
+
+@pytest.mark.parametrize("function", ["documents", "dedup"])
+async def test_a_function_that_raises_a_transient_error_is_retried(function: str) -> None:
+    calls: list[str] = []
+
+    def fails_at_first(event: Event) -> str:
+        if event.data["order"] == "bad":
+            calls.append(event.event_id)
+            if len(calls) < 3:
+                raise ConnectionError("the directory of orders is away")
+        return str(event.data["order"])
+
+    functions: dict[str, Any] = {function: fails_at_first}
+    trial = shop(**functions)
+    await filled(trial, {"order": "bad"})
+    await trial.run(at_most=5 * MINUTE)
+    assert await names(trial, "placed") == ["bad", *OTHERS]
+    assert len(calls) == 3
+    assert await trial.letters("orders.failed") == []
+    await assert_all_is_accounted_for(trial)
+
+
+async def test_a_function_that_raises_transient_errors_for_ever_ends_by_the_policy() -> None:
+    def documents(event: Event) -> str:
+        if event.data["order"] == "bad":
+            raise ConnectionError("the directory of orders is away")
+        return str(event.data["order"])
+
+    trial = shop(documents)
+    await filled(trial, {"order": "bad"})
+    await trial.run(at_most=60 * MINUTE)
+    (letter,) = await trial.letters("orders.failed")
+    assert letter.abandoned_reason == Reason.MAX_ATTEMPTS_EXCEEDED
+    assert await names(trial, "placed") == OTHERS
 
 
 # Errors of the store about one document.
@@ -343,6 +387,113 @@ async def test_an_event_over_which_only_the_engine_fails_stops_no_other() -> Non
     assert await trial.letters("orders.failed") == []
     await trial.run(at_most=5 * MINUTE)
     assert await names(trial, "placed") == ["bad", *OTHERS]
+
+
+async def test_an_event_that_waits_for_the_engine_does_not_stop_a_suspect() -> None:
+    trial = shop()
+    await filled(trial, {"order": "bad"})
+    port = {"finisher": lambda whole: Choosy(whole, ["finish"], "'_id': 'bad'", full_disk)}
+    async with worker_on(trial, **port):
+        await until(trial, lambda: len(trial.state.items) == 1, at_most=MINUTE)
+        await trial.publish("OrderPlaced", {"order": "suspect"})
+        (suspect,) = (each for each in trial.state.items.values() if b"suspect" in each.body)
+        suspect.returns = 2
+        await trial.clock.wait(timedelta(seconds=10))
+        await trial.publish("OrderPlaced", {"order": "later"})
+        await trial.publish("MailAsked", {"mail": "later"})
+        await trial.clock.wait(10 * MINUTE)
+    assert await names(trial, "placed") == ["later", *OTHERS, "suspect"]
+    assert await names(trial, "mailed") == ["later", "m"]
+    assert await trial.letters("orders.failed") == []
+    await trial.run(at_most=5 * MINUTE)
+    assert "bad" in await names(trial, "placed")
+
+
+@pytest.mark.parametrize("number", [1, 100])
+async def test_events_that_wait_for_the_engine_leave_room_for_others_and_are_told(
+    number: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    trial = shop()
+    bad = [f"bad{n:03}" for n in range(number)]
+    for one in bad:
+        await trial.publish("OrderPlaced", {"order": one})
+    port = {"finisher": lambda whole: Choosy(whole, ["finish"], "'_id': 'bad", full_disk)}
+    small = WorkerSettings(concurrency=2, prefetch=4)
+    with caplog.at_level(logging.ERROR, logger="headway"):
+        async with worker_on(trial, small, **port):
+            await trial.clock.wait(MINUTE)
+            for one in OTHERS:
+                await trial.publish("OrderPlaced", {"order": one})
+            await trial.publish("MailAsked", {"mail": "later"})
+            await trial.clock.wait(10 * MINUTE)
+            assert await names(trial, "mailed") == ["later"]
+            assert await names(trial, "placed") == OTHERS
+    assert await trial.letters("orders.failed") == []
+    said = [each.getMessage() for each in caplog.records]
+    assert all(one.startswith("Committing failed for events of orders (") for one in said), said
+    assert said[0].endswith(" waiting): DiskFullError refused. Retrying in 5 s.")
+    assert 20 <= len(said) <= 24  # every 30 s
+    await trial.run(at_most=5 * MINUTE)
+    assert await names(trial, "placed") == [*bad, *OTHERS]
+    await assert_all_is_accounted_for(trial)
+
+
+async def test_the_handler_of_an_event_that_waits_for_the_engine_does_not_run_again() -> None:
+    orders, runs = Service("orders"), []
+
+    @orders.on("OrderPlaced")
+    async def place(event: Event, work: Work) -> None:
+        runs.append(event.event_id)
+        work.documents("placed").insert_new({"_id": "bad"})
+
+    trial = Trial(orders)
+    await trial.publish("OrderPlaced")
+    back = trial.clock.now() + 2 * MINUTE
+
+    class UntilThen(Choosy):
+        def __getattr__(self, name: str) -> Any:
+            if trial.clock.now() >= back:
+                return getattr(self._port, name)
+            return super().__getattr__(name)
+
+    port = {"finisher": lambda whole: UntilThen(whole, ["finish"], "'_id': 'bad'", full_disk)}
+    async with worker_on(trial, **port):
+        await until(trial, lambda: not trial.state.items, at_most=5 * MINUTE)
+    assert len(runs) == 1
+    assert await names(trial, "placed") == ["bad"]
+
+
+async def test_an_error_of_the_engine_beside_a_callback_ends_no_event() -> None:
+    """Only errors that the callback itself raised may be failures of the handler."""
+    orders = Service("orders")
+
+    @orders.on("OrderPlaced")
+    async def place(event: Event, work: Work) -> None:
+        work.transaction(lambda _: None)
+        work.documents("placed").insert_new({"_id": event.data["order"]})
+
+    trial = Trial(orders)
+    await trial.publish("OrderPlaced", {"order": "bad"})
+
+    class Denies(Choosy):
+        def __getattr__(self, name: str) -> Any:
+            if name != "finish":
+                return super().__getattr__(name)
+
+            async def finish(units: Sequence[Any]) -> Any:
+                refused = Finish(Outcome.REFUSED, error=denied("42501"))
+                return [
+                    refused if unit.bodies else (await self._port.finish([unit]))[0]
+                    for unit in units
+                ]
+
+            return finish
+
+    async with worker_on(trial, finisher=lambda whole: Denies(whole, [], "", full_disk)):
+        await trial.clock.wait(10 * MINUTE)
+    assert await trial.letters("orders.failed") == []
+    await trial.run(at_most=5 * MINUTE)
+    assert await names(trial, "placed") == ["bad"]
 
 
 async def test_the_log_says_what_the_worker_waits_for(caplog: pytest.LogCaptureFixture) -> None:

@@ -57,6 +57,8 @@ class Finish:
     """Documents of `insert_new` that were there before."""
     error: Exception | None = None
     """Why it was refused."""
+    of_body: bool = False
+    """One of its bodies raised the error, and no statement of the engine's own."""
 
 
 COMMITTED = Finish(Outcome.COMMITTED)

@@ -94,12 +94,17 @@ class Admission:
         else:
             admitted.endings.append(recovery.crash_loop(attempt, now))
 
-    def _blame(self, attempt: Attempt, blamed: Blamed) -> None:
-        """Keep the error of an engine that fails for this event alone."""
-        if blamed.waits:
-            attempt.busy_until = self._clock.now() + RETRIED_AFTER
-        else:
-            attempt.unfit = blamed.error
+    def _blame(self, what: str, blamed: Sequence[tuple[Attempt, Blamed]]) -> None:
+        """Keep the errors of an engine that fails for these events alone."""
+        waiting: dict[str, list[Exception]] = {}
+        for attempt, each in blamed:
+            if each.waits:
+                attempt.busy_until = self._clock.now() + RETRIED_AFTER
+                waiting.setdefault(attempt.subscription.service, []).append(each.error)
+            else:
+                attempt.unfit = each.error
+        for service, errors in waiting.items():
+            self._isolation.tell_of(what, service, len(errors), errors[0])
 
     async def _new(self, read: Sequence[Attempt], admitted: Admitted) -> Sequence[Attempt]:
         """Part what is new from what has ended before."""
@@ -110,17 +115,19 @@ class Admission:
                 break
             found = await self._isolation.each(_LOOKING_UP, looked_for, self._find)
             again = []
+            blamed: list[tuple[Attempt, Blamed]] = []
             for attempt, record in zip(looked_for, found, strict=True):
                 if record is None:
                     continue
                 if isinstance(record, Blamed):
-                    self._blame(attempt, record)
+                    blamed.append((attempt, record))
                 elif is_same_or_done(record, attempt.delivery.queue, attempt.travel.operation):
                     ended.add(attempt)
                     admitted.endings.append(attempt.recovery.known(attempt, record))
                 else:
                     attempt.key = key_after(attempt.key, record.operation)
                     again.append(attempt)
+            self._blame(_LOOKING_UP, blamed)
             looked_for = again
         return [attempt for attempt in read if attempt not in ended] if ended else read
 
@@ -142,9 +149,10 @@ class Admission:
         answers = await self._isolation.each(_STARTING, about, self._begun)
         now = self._clock.now()
         over: set[Attempt] = set()
+        blamed: list[tuple[Attempt, Blamed]] = []
         for attempt, answer in zip(about, answers, strict=True):
             if isinstance(answer, Blamed):
-                self._blame(attempt, answer)
+                blamed.append((attempt, answer))
                 continue
             attempt.documents = _ids(answer, How.BEGUN)
             attempt.over = _ids(answer, How.OVER)
@@ -153,6 +161,7 @@ class Admission:
             if attempt.busy_until is None and not attempt.document_ids:
                 over.add(attempt)
             self._leases.keep(attempt)
+        self._blame(_STARTING, blamed)
         return over
 
     async def join(self, attempt: Attempt) -> None:

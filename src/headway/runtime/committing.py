@@ -36,6 +36,9 @@ from headway.runtime.persistence import RETRIED_AFTER, Blamed, Isolation
 _LOG = logging.getLogger("headway")
 _UNSETTLED = timedelta(minutes=1)
 """The pause of an event that nothing can be done with, not even to end it."""
+_HELD = 20
+"""Ends for which only the engine fails, that are kept to be committed later: their handlers need
+not run again. More of them go back to the bus."""
 _RERUNS = 5
 _BETWEEN_RERUNS = Exponential(
     base=timedelta(milliseconds=100),
@@ -80,20 +83,37 @@ class Committer:
         self._free: deque[asyncio.Future[None]] = deque()
         self._committing = 0
         self._idle = asyncio.Event()
-        self._held: set[asyncio.Task[None]] = set()
+        self._held: dict[Ending, asyncio.Task[None]] = {}
+        self._again: deque[Ending] = deque()
+        """Each of these is committed by itself, between two groups: so it delays none."""
+        self._stopping = False
 
     def put(self, ending: Ending) -> None:
         """Have an ending committed."""
         self._endings.append(ending)
+        self._wake()
+
+    def _wake(self) -> None:
         while self._free:
             free = self._free.popleft()
             if not free.done():
                 free.set_result(None)
                 break
 
+    def release_held(self) -> None:
+        """The worker stops: what waits for the engine goes back to the bus at once."""
+        self._stopping = True
+        for ending, waiting in tuple(self._held.items()):
+            waiting.cancel()
+            self._settled(-1)
+            if ending.unit.record is not None:
+                ending = ending.recovery.unsettled(ending, self._clock.now())  # noqa: PLW2901
+            self.put(ending)
+        self._held.clear()
+
     async def flush(self) -> None:
         """Wait until everything that was put has been committed."""
-        while self._endings or self._committing:
+        while self._endings or self._again or self._committing:
             self._idle.clear()
             await self._idle.wait()
 
@@ -105,23 +125,30 @@ class Committer:
             for run in ended:
                 run.result()  # they never end by themselves: raise what ended this one
         finally:
-            for run in (*runs, *self._held):
-                run.cancel()
-            await asyncio.gather(*runs, *self._held, return_exceptions=True)
+            waiting = tuple(self._held.values())
+            for task in (*runs, *waiting):
+                task.cancel()
+            await asyncio.gather(*runs, *waiting, return_exceptions=True)
 
     async def _run(self) -> None:
         while True:
-            while self._endings:
-                group, self._endings = self._endings, []
-                self._committing += 1
-                self._take_down(group, await self._finish(group))
-                self._committing -= 1
+            while self._endings or self._again:
+                if self._endings:
+                    group, self._endings = self._endings, []
+                    await self._commit(group)
+                if self._again:
+                    await self._commit([self._again.popleft()])
             self._idle.set()
             free = asyncio.get_running_loop().create_future()
             self._free.append(free)
             await free
 
-    async def _finish(self, group: Sequence[Ending]) -> Sequence[Finish | None]:
+    async def _commit(self, group: Sequence[Ending]) -> None:
+        self._committing += 1
+        self._take_down(group, await self._finish(group))
+        self._committing -= 1
+
+    async def _finish(self, group: Sequence[Ending]) -> Sequence[Finish | Blamed]:
         units = [ending.unit for ending in group]
         held = [each for each in group if each.attempt is not None and each.attempt.token]
         if held:
@@ -132,42 +159,70 @@ class Committer:
             await self._leave(held)
         finishes = await self._isolation.each("Committing", units, self._finisher.finish)
         return [
-            COMMITTED if finish is COMMITTED else await self._judged(ending, finish)
-            for ending, finish in zip(group, finishes, strict=True)
+            COMMITTED if finish is COMMITTED else await self._judged(finish) for finish in finishes
         ]
 
-    async def _judged(self, ending: Ending, finish: Finish | Blamed) -> Finish | None:
-        """Say what became of a unit; None: nothing yet, because of the engine."""
+    async def _judged(self, finish: Finish | Blamed) -> Finish | Blamed:
+        """Say what became of a unit; Blamed: nothing yet, because of the engine."""
         if isinstance(finish, Blamed):
-            return None if finish.waits else Finish(Outcome.REFUSED, error=finish.error)
+            return finish if finish.waits else Finish(Outcome.REFUSED, error=finish.error)
         if finish.error is None or not names_engine(finish.error):
             return finish
         # Callbacks are the user's own, and may speak to other servers. Whether it was ours that
         # refused, only a write of our own can say.
-        if ending.unit.bodies and await self._isolation.is_well():
+        if finish.of_body and await self._isolation.is_well():
             return finish
-        return None
+        return Blamed(finish.error)
+
+    def _wait(self, waiting: Sequence[tuple[Ending, Blamed]]) -> None:
+        """Have ends for which only the engine fails committed later; no other event waits."""
+        until = self._clock.now() + RETRIED_AFTER
+        by_service: dict[str, list[Exception]] = {}
+        for ending, blamed in waiting:
+            if blamed.is_guess:
+                self._again.append(ending)
+                continue
+            by_service.setdefault(ending.recovery.service.name, []).append(blamed.error)
+            # What is kept comes back as a suspect if the worker dies, and a probe keeps its queue
+            # closed: neither may be kept for long.
+            is_probe = ending.attempt is not None and ending.attempt.is_probe
+            goes_back = (
+                is_probe
+                or self._stopping
+                or ending.unit.delivery.returns
+                or len(self._held) >= _HELD
+            )
+            if goes_back and ending.unit.record is not None:
+                self.put(ending.recovery.unsettled(ending, until))
+            else:
+                self._hold(ending, RETRIED_AFTER)
+        for service, errors in by_service.items():
+            held = sum(each.recovery.service.name == service for each in self._held)
+            self._isolation.tell_of("Committing", service, max(held, len(errors)), errors[0])
 
     def _hold(self, ending: Ending, pause: timedelta) -> None:
-        """Have an ending committed later; nothing else waits for it."""
+        """Have an ending committed later; until then it does not count as in hand."""
 
         async def later() -> None:
             await self._clock.wait(pause)
-            self.put(ending)
+            del self._held[ending]
+            self._settled(-1)
+            self._again.append(ending)
+            self._wake()
 
-        task = asyncio.create_task(later())
-        self._held.add(task)
-        task.add_done_callback(self._held.discard)
+        self._held[ending] = asyncio.create_task(later())
+        self._settled(1)
 
-    def _take_down(self, group: Sequence[Ending], finishes: Sequence[Finish | None]) -> None:
+    def _take_down(self, group: Sequence[Ending], finishes: Sequence[Finish | Blamed]) -> None:
         # Nearly all of a group were handled, and there is nothing to say of each: they are told
         # together, so that an event costs no call here.
         handled: dict[int, list[Attempt]] = {}
         others: list[tuple[Ending, Finish]] = []
+        waiting: list[tuple[Ending, Blamed]] = []
         settled = 0
         for ending, finish in zip(group, finishes, strict=True):
-            if finish is None:
-                self._hold(ending, RETRIED_AFTER)
+            if isinstance(finish, Blamed):
+                waiting.append((ending, finish))
                 continue
             if finish.outcome is Outcome.REFUSED:
                 self._refused(ending, finish.error)
@@ -181,6 +236,8 @@ class Committer:
             if ending.facts or not ending.handled or finish is not COMMITTED:
                 others.append((ending, finish))
         self._settled(settled)
+        if waiting:
+            self._wait(waiting)
         # Successes first: the letters of a group must not look like a flood before all are counted.
         for attempts in handled.values():
             self._tell_together(attempts)

@@ -39,6 +39,8 @@ class Blamed:
     """The call fails for this item alone."""
 
     error: Exception
+    is_guess: bool = False
+    """It was not tried alone: the call had failed for too many others in a row."""
 
     @property
     def waits(self) -> bool:
@@ -107,7 +109,7 @@ class Isolation(Persistent):
         super().__init__(clock, chance)
         self._engine = engine
         self._token = token
-        self._said: dict[str, datetime] = {}
+        self._said: dict[tuple[str, str], datetime] = {}
 
     async def each(
         self,
@@ -116,7 +118,7 @@ class Isolation(Persistent):
         call: Callable[[Sequence[Item]], Awaitable[Sequence[Answer]]],
     ) -> Sequence[Answer | Blamed]:
         """Return an answer for each item; wait as long as the engine accepts nothing at all."""
-        return await self.until_available(what, lambda: self._together_or_singly(what, items, call))
+        return await self.until_available(what, lambda: self._together_or_singly(items, call))
 
     async def is_well(self) -> bool:
         """Say whether the engine accepts a write of our own."""
@@ -129,7 +131,6 @@ class Isolation(Persistent):
 
     async def _together_or_singly(
         self,
-        what: str,
         items: Sequence[Item],
         call: Callable[[Sequence[Item]], Awaitable[Sequence[Answer]]],
     ) -> Sequence[Answer | Blamed]:
@@ -145,22 +146,19 @@ class Isolation(Persistent):
         answers = await search.singly(items)
         if search.last_error is not None and not search.succeeded and not await self.is_well():
             raise search.last_error
-        waiting = [each for each in answers if isinstance(each, Blamed) and each.waits]
-        if waiting:
-            self._tell_of(what, waiting, len(items))
         return answers
 
-    def _tell_of(self, what: str, waiting: Sequence[Blamed], among: int) -> None:
-        """Say that some items wait, while the engine serves others."""
-        now, said = self._clock.now(), self._said.get(what)
+    def tell_of(self, what: str, service: str, waiting: int, error: Exception) -> None:
+        """Say how many events of a service wait, while the engine serves others."""
+        now, said = self._clock.now(), self._said.get((what, service))
         if said is None or now - said >= _SAID_AGAIN_AFTER:
-            self._said[what] = now
+            self._said[what, service] = now
             _LOG.error(
-                "%s failed for %d of %d events: %s. They wait. Retrying in %d s.",
+                "%s failed for events of %s (%d waiting): %s. Retrying in %d s.",
                 what,
-                len(waiting),
-                among,
-                _said(waiting[0].error),
+                service,
+                waiting,
+                _said(error),
                 RETRIED_AFTER.total_seconds(),
             )
 
@@ -193,7 +191,7 @@ class _Search(Generic[Item, Answer]):
 
     async def _part(self, items: Sequence[Item]) -> list[Answer | Blamed]:
         if self.last_error is not None and self._is_hopeless(self.last_error):
-            return [Blamed(self.last_error) for _ in items]
+            return [Blamed(self.last_error, is_guess=True) for _ in items]
         try:
             answers = await self._call(items)
         except StorageLostError:

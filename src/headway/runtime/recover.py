@@ -103,15 +103,17 @@ class Recovery:
             return unread(self, delivery, Reason.MALFORMED, error, now=now)
         except Exception as error:  # noqa: BLE001 (whatever a type of the user's own raises)
             return self._unfit(delivery, subscription, error, now)
-        ids: tuple[str, ...] = ()
-        try:
-            ids = subscription.document_ids(envelope, event)
-            name, key = subscription.name_work(envelope, event, delivery.travel.operation)
-        except BaseException as error:  # noqa: BLE001 (whatever a function of the user's raises)
-            return self._unfit(delivery, subscription, error, now, ids)
         travel = delivery.travel
         if travel.parked_since is not None or travel.history:
             travel = self.health.forgiven(event_type, travel.resumed(now), now)
+        ids: tuple[str, ...] = ()
+        try:
+            ids = subscription.document_ids(envelope, event)
+            name, key = subscription.name_work(envelope, event, travel.operation)
+        except BaseException as error:  # noqa: BLE001 (whatever a function of the user's raises)
+            name = f"{self.service.name}-{event.event_id or travel.operation}"
+            unnamed = Attempt(self, delivery, subscription, event, name, travel, ids=ids)
+            return self.failed(unnamed, error, now)
         return Attempt(self, delivery, subscription, event, name, travel, key, ids)
 
     def broken(self, delivery: Delivery, error: Exception, now: datetime) -> Ending:
@@ -199,6 +201,11 @@ class Recovery:
         """Somebody else has one of its documents in hand: let it wait, and count nothing."""
         # Nor is anything forgotten: if that was its own worker, which died, it may be a crash loop.
         return Ending(_moved(attempt, HandedBack(until)), self, attempt)
+
+    def unsettled(self, ending: Ending, until: datetime) -> Ending:
+        """The engine fails for its end alone: let it come again, and count nothing."""
+        unit = Unit(delivery=ending.unit.delivery, then=HandedBack(until))
+        return Ending(unit, self, ending.attempt)
 
     def handed_back(self, attempt: Attempt) -> Ending:
         """Nothing has happened to it."""
@@ -289,22 +296,17 @@ class Recovery:
         subscription: Subscription | None,
         error: BaseException,
         now: datetime,
-        ids: tuple[str, ...] | None = None,
     ) -> Ending:
-        """End an event that the handler cannot work with: no attempt will help.
-
-        `ids` are those of its documents; None: nothing has asked for them yet.
-        """
+        """End an event whose data is not of the handler's type: no attempt will help."""
         try:
             event = decode(delivery.body)
         except MalformedEventError as malformed:
             return unread(self, delivery, Reason.MALFORMED, malformed, now=now)
         assert subscription is not None  # noqa: S101 (before it is known, nothing else raises)
-        if ids is None:
-            try:
-                ids = tuple(subscription.ids(decode(delivery.body)))
-            except BaseException:  # noqa: BLE001 (then the letter names none)
-                ids = ()
+        try:
+            ids = tuple(subscription.ids(decode(delivery.body)))
+        except BaseException:  # noqa: BLE001 (then the letter names none)
+            ids = ()
         name = f"{self.service.name}-{event.event_id or delivery.travel.operation}"
         travel = delivery.travel
         attempt = Attempt(self, delivery, subscription, event, name, travel, ids=ids)

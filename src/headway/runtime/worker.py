@@ -266,6 +266,7 @@ class Worker:
         self._draining = True
         for attempt in (*self._lanes.withdraw(), *self._waiting):
             self._committer.put(attempt.recovery.handed_back(attempt))
+        self._committer.release_held()
         await self._within(self._settings.grace, self._lanes.quiet())
         await self._lanes.end()
         # What ended must be committed. If the engine is away, it is not worth waiting for ever:

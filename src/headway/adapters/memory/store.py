@@ -186,12 +186,14 @@ def carry_out(state: State, unit: Unit) -> Finish:
     before = copy.deepcopy(state.tables) if unit.bodies else {}
     try:
         changed, skipped = _changes(state, unit.writes)
+    except Exception as error:  # noqa: BLE001 (whatever a value raises)
+        return Finish(Outcome.REFUSED, error=error)
+    try:
         _run(unit.bodies, state.tables)
     except BaseException as error:  # noqa: BLE001 (no body may end the task of all)
-        if unit.bodies:
-            state.tables.clear()
-            state.tables.update(before)
-        return Finish(Outcome.REFUSED, error=_refusal(error))
+        state.tables.clear()
+        state.tables.update(before)
+        return Finish(Outcome.REFUSED, error=_refusal(error), of_body=True)
     for (collection, one), document in changed.items():
         state.documents.setdefault(collection, {})[one] = document
     return Finish(Outcome.COMMITTED, skipped=skipped)

@@ -56,6 +56,10 @@ class _RefusedError(Exception):
     """A write or a body of one unit raised."""
 
 
+class _BodyError(_RefusedError):
+    """It was a body that raised."""
+
+
 class _RecordedError(Exception):
     """A record with the key of a unit is there."""
 
@@ -147,7 +151,8 @@ class Commits:
             except _RefusedError as refusal:
                 error = refusal.__cause__
                 assert isinstance(error, Exception)  # noqa: S101 (it is always raised from one)
-                return Finish(Outcome.REFUSED, error=error)
+                of_body = isinstance(refusal, _BodyError)
+                return Finish(Outcome.REFUSED, error=error, of_body=of_body)
             except _RecordedError as recorded:
                 # It is not stored for good yet: whoever writes it is about to finish.
                 if tries == _RACES:
@@ -163,29 +168,41 @@ class Commits:
                 raise
             raise _RefusedError from error
         conflicts = {"conflicts": _BODY_CONFLICTS} if unit.bodies else {}
+        of_bodies: list[Exception] = []
         try:
-            return await self._transactions.run(partial(self._write_one, job), **conflicts)
+            return await self._transactions.run(
+                partial(self._write_one, job, of_bodies), **conflicts
+            )
         except PyMongoError as error:
             if is_duplicate(error) or (is_conflict(error) and not unit.bodies):
                 # Somebody keeps one of its documents for long: the others need not wait for that.
                 raise _RefusedError from error
-            if not unit.bodies:
+            of_body = any(each in (error, error.__cause__) for each in of_bodies)
+            if not unit.bodies or not (of_body or is_conflict(error) or has_ended(error)):
                 raise
             # Where a body speaks to another server, that one may be away while ours is well.
             await (await self._link.client()).admin.command("ping")
-            raise _RefusedError from _blamed(error)
+            raise (_BodyError if of_body else _RefusedError) from _blamed(error)
 
-    async def _write_one(self, job: _Job, session: AsyncClientSession) -> int:
+    async def _write_one(
+        self, job: _Job, of_bodies: list[Exception], session: AsyncClientSession
+    ) -> int:
         unit = job.unit
         try:
             (skipped,) = await effects.write(self._link, [unit], session)
-            if unit.bodies:
-                database = await self._link.whole()
-                await bodies.run(unit.bodies, bodies.Transaction(session, database))
-        except Exception as error:  # whatever a value or a body raises is the fault of this unit
+        except Exception as error:  # whatever a value raises is the fault of this unit
             if is_away(error) or is_conflict(error):
                 raise
             raise _RefusedError from unwrapped(error)
+        if unit.bodies:
+            database = await self._link.whole()
+            try:
+                await bodies.run(unit.bodies, bodies.Transaction(session, database))
+            except Exception as error:  # a body is the user's own: it may raise anything
+                of_bodies.append(error)
+                if is_away(error) or is_conflict(error):
+                    raise
+                raise _BodyError from unwrapped(error)
         await self._write_records([job], session)
         return skipped
 

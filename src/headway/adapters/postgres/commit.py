@@ -44,7 +44,11 @@ class _RefusedError(Exception):
     """A write or a body of one unit raised; the transaction is undone."""
 
 
-class _LostError(_RefusedError):
+class _BodyError(_RefusedError):
+    """It was a body that raised."""
+
+
+class _LostError(_BodyError):
     """The connection was lost while a body ran: the fault of the network, or of the body."""
 
 
@@ -139,7 +143,11 @@ async def _tried(link: Link, unit: Unit) -> Finish | _LostError:
 
 def _refused(refusal: Exception) -> Finish:
     error = refusal.__cause__
-    return Finish(Outcome.REFUSED, error=error if isinstance(error, Exception) else None)
+    return Finish(
+        Outcome.REFUSED,
+        error=error if isinstance(error, Exception) else None,
+        of_body=isinstance(refusal, _BodyError),
+    )
 
 
 async def _one(connection: Any, unit: Unit) -> Finish:
@@ -162,7 +170,7 @@ async def _one(connection: Any, unit: Unit) -> Finish:
         try:
             await run_bodies(unit.bodies, connection)
         except Exception as error:  # a body is the user's own: it may raise anything
-            raise (_LostError if is_gone(connection) else _RefusedError) from error
+            raise (_LostError if is_gone(connection) else _BodyError) from error
     return _committed(skipped)
 
 

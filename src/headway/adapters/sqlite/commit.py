@@ -37,6 +37,10 @@ class _RefusedError(Exception):
     """A write or a body of one unit raised."""
 
 
+class _BodyError(_RefusedError):
+    """It was a body that raised."""
+
+
 class Surroundings(Protocol):
     """What the units of a group have to do with beside their effects and records."""
 
@@ -172,7 +176,7 @@ class Group:
             except UndoneError as error:
                 refusal = TransactionEndedError(str(error))
                 refusal.__cause__ = error.__cause__
-                self._refused[index] = Finish(Outcome.REFUSED, error=refusal)
+                self._refused[index] = Finish(Outcome.REFUSED, error=refusal, of_body=True)
                 raise
             finishes.append(finish)
         return finishes
@@ -195,7 +199,11 @@ class Group:
             undo(connection, "unit")
             release(connection, "unit")
             error = refusal.__cause__
-            return Finish(Outcome.REFUSED, error=error if isinstance(error, Exception) else None)
+            return Finish(
+                Outcome.REFUSED,
+                error=error if isinstance(error, Exception) else None,
+                of_body=isinstance(refusal, _BodyError),
+            )
         release(connection, "unit")
         if unit.record is not None:
             self._surroundings.write(connection, [unit])
@@ -220,7 +228,7 @@ class Group:
             except Exception as error:  # a body is the user's own: it may raise anything
                 if not in_transaction(connection):
                     raise  # SQLite gave up all of it: a full disk, for one
-                raise _RefusedError from error
+                raise _BodyError from error
         return skipped
 
 
