@@ -177,7 +177,7 @@ class Commits:
             if is_duplicate(error) or (is_conflict(error) and not unit.bodies):
                 # Somebody keeps one of its documents for long: the others need not wait for that.
                 raise _RefusedError from error
-            of_body = any(each in (error, error.__cause__) for each in of_bodies)
+            of_body = bool(of_bodies)
             if not unit.bodies or not (of_body or is_conflict(error) or has_ended(error)):
                 raise
             # Where a body speaks to another server, that one may be away while ours is well.
@@ -188,6 +188,7 @@ class Commits:
         self, job: _Job, of_bodies: list[Exception], session: AsyncClientSession
     ) -> int:
         unit = job.unit
+        of_bodies.clear()  # an earlier try of the same transaction may have left some
         try:
             (skipped,) = await effects.write(self._link, [unit], session)
         except Exception as error:  # whatever a value raises is the fault of this unit
