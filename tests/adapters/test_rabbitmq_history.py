@@ -62,6 +62,13 @@ async def test_reading_does_not_use_up_deliveries(harness: Harness) -> None:
         assert await numbers(history) == [4, 3, 2, 1, 0]
 
 
+async def test_many_unread_entries_are_read_together_and_in_order(harness: Harness) -> None:
+    declare(harness.url, HISTORY, {"x-delivery-limit": 1})
+    history = await written(harness, 250)
+    for _ in range(4):
+        assert await numbers(history) == list(reversed(range(250)))
+
+
 @pytest.mark.parametrize("after", [0, 1])
 async def test_a_reader_that_dies_loses_and_repeats_nothing(
     harness: Harness, monkeypatch: pytest.MonkeyPatch, after: int

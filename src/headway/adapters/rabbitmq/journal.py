@@ -17,6 +17,7 @@ acknowledges what it took. To write is to append a message; that needs no lock.
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import NamedTuple
 
 import pika
 from pika.adapters.blocking_connection import BlockingChannel
@@ -33,9 +34,19 @@ MergeParts = Callable[[Sequence[bytes]], Sequence[bytes]]
 NO_QUEUE = "headway.probe"
 """There is no queue of this name: for messages that only find out whether the broker takes any."""
 _POLL_EVERY = 0.02
+_MANY = 100
+"""Messages from which on a reader takes them together."""
+_LARGEST_PREFETCH = 65_535
+_STUCK = 2.0
 _LOCKED_FOR = 30.0
 _COMES_BACK_WITHIN = 2.0
 """Seconds to wait for a summary. If there is none then, an operator has purged the queue."""
+
+
+class _Taken(NamedTuple):
+    body: bytes
+    tag: int
+    is_summary: bool
 
 
 def is_there(channel: BlockingChannel, queue: str) -> bool:
@@ -116,10 +127,39 @@ def _take(channel: BlockingChannel, queue: str) -> tuple[list[bytes], int]:
         if method is not None:
             bodies.append(body)
             last, has_summary = method.delivery_tag, has_summary or found.type == SUMMARY
+            if method.message_count >= _MANY:
+                for each in _consume(channel, queue, method.message_count):
+                    bodies.append(each.body)
+                    last, has_summary = each.tag, has_summary or each.is_summary
         elif has_summary or time.monotonic() > deadline:
             return bodies, last
         else:
             channel.connection.sleep(_POLL_EVERY)
+
+
+def _consume(channel: BlockingChannel, queue: str, number: int) -> list[_Taken]:
+    """Take so many together, in their order: one by one, thousands take a minute."""
+    taken: list[_Taken] = []
+
+    def arrive(
+        _channel: BlockingChannel,
+        method: pika.spec.Basic.Deliver,
+        found: pika.BasicProperties,
+        body: bytes,
+    ) -> None:
+        taken.append(_Taken(body, method.delivery_tag, found.type == SUMMARY))
+
+    # The broker gives out this many and no more: none is on its way when the consumer is cancelled.
+    wanted = min(number, _LARGEST_PREFETCH)
+    channel.basic_qos(prefetch_count=wanted)
+    consumer = channel.basic_consume(queue, arrive)
+    before, deadline = 0, time.monotonic() + _STUCK
+    while len(taken) < wanted and time.monotonic() < deadline:
+        channel.connection.process_data_events(time_limit=_POLL_EVERY)
+        if len(taken) > before:
+            before, deadline = len(taken), time.monotonic() + _STUCK
+    channel.basic_cancel(consumer)
+    return taken
 
 
 @contextmanager
