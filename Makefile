@@ -13,7 +13,7 @@ LARGE := tests/proof/test_kill.py tests/proof/test_mill.py tests/proof/test_rabb
 PLENTY := 8000000
 MEMORY := $(shell df --output=avail /dev/shm 2>/dev/null | awk 'NR == 2 && $$1 > $(PLENTY) {print "TMPDIR=/dev/shm"}')
 
-.PHONY: help demo test check chaos bench servers format clean
+.PHONY: help demo test check chaos planted bench servers format clean
 
 help:  ## Show this menu
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 10
@@ -41,9 +41,13 @@ lint: $(VENV)/.develop
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
+	$(BIN)/python tools/ratchet.py
 
 chaos: $(VENV)/.develop servers  ## Fault tests at full size, with a summary for docs/promises.md
 	$(BIN)/pytest -q -m chaos --chaos
+
+planted: $(VENV)/.develop servers  ## Plant known bugs one by one, and show that a test finds each
+	$(MEMORY) $(BIN)/python tools/planted.py
 
 bench: $(VENV)/.develop servers  ## Benchmarks against the peers, in one run
 	@tools/setup bench

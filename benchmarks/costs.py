@@ -26,26 +26,32 @@ from headway.adapters.memory.history import MemoryHistory
 from headway.adapters.memory.letters import MemoryLetters
 from headway.adapters.memory.places import MemoryPlaces
 from headway.adapters.memory.state import State
+from headway.adapters.memory.unrouted import MemoryUnrouted
 from headway.adapters.postgres.store import postgres_store
 from headway.adapters.sqlite import schema
 from headway.adapters.sqlite.connection import Connection, connect
 from headway.adapters.sqlite.engine import SqliteEngine, sqlite_engine
 from headway.adapters.sqlite.rows import seconds
 from headway.adapters.sqlite.sequences import sqlite_sequences
-from headway.adapters.system.chance import SystemChance
-from headway.adapters.system.clock import SystemClock
 from headway.assembly.metrics_server import metrics_server
-from headway.core.sequence_answers import Completion, Offer
-from headway.core.sweep_settings import SweepSettings
-from headway.core.travel import instant
-from headway.ports.bus import Bus, Parked, Queue
-from headway.ports.engine import Engine
-from headway.ports.history import History
-from headway.ports.letters import Letters
-from headway.ports.places import BusPlaces
+from headway.clock import SystemChance, SystemClock
 from headway.runtime.joined_engine import with_store
 from headway.runtime.sweep_doubts import doubt
 from headway.runtime.sweep_targets import find_targets
+from headway.settings import SweepSettings
+from headway.testing.ports import (
+    Bus,
+    BusPlaces,
+    Completion,
+    Engine,
+    History,
+    Letters,
+    Offer,
+    Parked,
+    Queue,
+    Unrouted,
+    instant,
+)
 from headway.testing.servers import PostgreSQL
 from headway.testing.servers.loopback import HOST, http_request
 
@@ -119,6 +125,7 @@ class _Parts:
     bus: Bus
     letters: Letters
     places: BusPlaces
+    unrouted: Unrouted
     history: History
 
 
@@ -164,6 +171,7 @@ class Stage:
             MemoryBus(state, _CLOCK, _CHANCE),
             MemoryLetters(state, _CLOCK),
             MemoryPlaces(state, _CLOCK),
+            MemoryUnrouted(state, _CLOCK),
             MemoryHistory(state.notes),
         )
         engine = with_store(parts, postgres_store(url, _CLOCK))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from headway import Event, Service, Work, run_services
 from headway.assembly.collecting import collect_seldom
-from headway.core.facts import Fact, Processed
+from headway.facts import Fact, Processed
 
 
 class Waits:

@@ -234,14 +234,17 @@ WORKS = (
     ),
     Panel(
         "Down, paused, not answering",
-        "1 is bad: a dependency is down, a service is paused, the engine does not answer.",
+        "1 is bad: a dependency is down, an event type is paused, the engine does not answer.",
         "short",
         (
             (
                 f"max by (service, event_type, rule) (dependency_down{{{_OF_SERVICE}}})",
                 "{{service}} {{event_type}}: {{rule}} down",
             ),
-            (f"max by (service) (service_paused{{{_OF_SERVICE}}})", "{{service}} paused"),
+            (
+                f"max by (service, event_type) (event_type_paused{{{_OF_SERVICE}}})",
+                "{{service}} {{event_type}} paused",
+            ),
             ("1 - headway_engine_up", "{{instance}}: no engine"),
         ),
     ),

@@ -91,6 +91,12 @@ SWEPT = (
         steps=((1, "orange"), (1000, "red")),
     ),
     Panel(
+        "Failed permanently",
+        "No sweep takes them up. More than 10 in an hour is a warning (tier 3).",
+        "short",
+        _now("retry_job_permanently_failed_documents"),
+    ),
+    Panel(
         "Left alone, by reason",
         "In an hour; a document that is met by several runs is counted by each.",
         "short",

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from headway.assembly.retrying import LOGS
 from headway.testing.servers import (
     Alertmanager,
     MongoDB,
@@ -31,6 +32,12 @@ _SERVERS: dict[str, type[Server]] = {
 
 # Errors that tests make on purpose are nobody's business, also in the processes that they start.
 os.environ["ERROR_REPORTER_TYPE"] = "noop"
+
+
+@pytest.fixture(autouse=True)
+def equal_lines_of_two_tests_are_not_summed_up() -> Iterator[None]:
+    yield
+    LOGS.flush()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

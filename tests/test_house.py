@@ -14,12 +14,6 @@ def of(module: Path) -> str:
     return str(module.relative_to(ROOT))
 
 
-@pytest.mark.parametrize("module", MODULES, ids=of)
-def test_a_module_begins_by_saying_its_one_idea(module: Path) -> None:
-    text = module.read_text()
-    assert not text.strip() or text.startswith('"""'), f"{of(module)} has no docstring"
-
-
 @pytest.mark.parametrize(
     "module", [module for module in MODULES if ">>> " in module.read_text()], ids=of
 )

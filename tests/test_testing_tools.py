@@ -7,13 +7,9 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 from _pytest.assertion.rewrite import AssertionRewritingHook
 
-from headway.core.action import Reason
-from headway.core.catalogue import EVERYTHING
-from headway.core.facts import Fact, GaveUp, Recovered
-from headway.core.failure import Failure
-from headway.ports.chance import Chance
-from headway.ports.clock import Clock
-from headway.ports.observer import Observer
+from headway.clock import Chance, Clock
+from headway.facts import Fact, GaveUp, Observer, Recovered
+from headway.retrying import DEFAULT_CLASSIFIER, Failure, Reason
 from headway.testing import conformance
 from headway.testing.chance import Fixed, Seeded
 from headway.testing.clock import VirtualClock
@@ -150,7 +146,9 @@ def test_a_virtual_clock_serves_one_event_loop_after_another() -> None:
 
 def test_the_recorder_gives_facts_in_order_and_by_kind() -> None:
     error = ValueError("wrong")
-    failure = Failure(attempt=1, at=START, error=error, diagnosis=EVERYTHING.classify(error))
+    failure = Failure(
+        attempt=1, at=START, error=error, diagnosis=DEFAULT_CLASSIFIER.classify(error)
+    )
     gave_up = GaveUp(call="a", failure=failure, max_attempts=1, reason=Reason.NON_RETRYABLE)
     recovered = Recovered(call="b", attempts=2, elapsed=seconds(1))
     told: list[Fact] = [gave_up, recovered]

@@ -1,18 +1,22 @@
 """Write the reference pages that are made from the code: `python tools/reference.py [--check]`."""
 
+import importlib
 import inspect
+import pkgutil
 import sys
 from collections.abc import Callable
 from enum import Enum
 from itertools import groupby
 from pathlib import Path
+from types import ModuleType
 from typing import cast
 
 import headway
-from headway.core.catalogue import RULES
-from headway.core.classify import ANY, Rule
-from headway.core.metric import Metric
+from headway.apps.cli.codes import MEANINGS, NOT_WELL
+from headway.core.classify import ANY
 from headway.core.metrics import CATALOGUE
+from headway.metrics import Metric
+from headway.retrying import DEFAULT_RULES, Rule
 from headway.systems.ledger.metrics import CATALOGUE as LEDGER
 from headway.systems.uptime.metrics import CATALOGUE as UPTIME
 
@@ -52,15 +56,22 @@ def api_page() -> str:
         "",
         _MADE,
         "",
-        "Everything here is imported from `headway`. Besides these you may rely on",
-        "`headway.testing`, `headway.core.facts`, `headway.core.catalogue`,",
-        "`headway.adapters.logs.formats` and `headway.adapters.prometheus.observer`.",
+        "Import every name from the module under which it stands. All other modules are internal.",
     ]
-    for name in sorted(headway.__all__, key=str.lower):
-        thing = getattr(headway, name)
-        lines += ["", f"## {name}", "", "```text", _signature(name, thing), "", _doc(thing), "```"]
-        lines += _methods(name, thing)
+    for module in public_modules():
+        lines += ["", f"## {module.__name__}", "", _doc(module)]
+        for name in sorted(module.__all__, key=str.lower):
+            thing = getattr(module, name)
+            lines += ["", f"### {name}", "", "```text", _signature(name, thing), "", _doc(thing)]
+            lines += ["```", *_methods(name, thing)]
     return "\n".join([*lines, ""])
+
+
+def public_modules() -> list[ModuleType]:
+    """Give `headway`, the modules beside it that are no packages, and `headway.testing`."""
+    beside = [each.name for each in pkgutil.iter_modules(headway.__path__) if not each.ispkg]
+    names = ["headway", *(f"headway.{name}" for name in [*sorted(beside), "testing"])]
+    return [importlib.import_module(name) for name in names]
 
 
 def _methods(name: str, thing: object) -> list[str]:
@@ -77,6 +88,8 @@ def _methods(name: str, thing: object) -> list[str]:
 def _signature(name: str, thing: object) -> str:
     if isinstance(thing, type) and issubclass(thing, Enum):
         return f"{name}: {', '.join(str(member.value) for member in thing)}"
+    if not callable(thing):
+        return f"{name}: {type(thing).__name__}"
     try:
         found = inspect.signature(cast("Callable[..., object]", thing))
     except ValueError:  # Python's own exceptions take anything
@@ -94,7 +107,7 @@ def _parameter(parameter: inspect.Parameter) -> str:
     default = parameter.default
     if default is parameter.empty:
         return name
-    shown = f"{type(default).__name__}()" if " object at 0x" in repr(default) else repr(default)
+    shown = f"{type(default).__name__}()" if " at 0x" in repr(default) else repr(default)
     return f"{name}={shown.replace('datetime.', '')}"
 
 
@@ -113,7 +126,7 @@ def errors_page() -> str:
         "transactions, which retry only OC000_TRANSACTION_CONFLICT and CONNECTION_ERROR.",
         "",
     ]
-    for family, rules in groupby(RULES, key=lambda rule: rule.name.partition(".")[0]):
+    for family, rules in groupby(DEFAULT_RULES, key=lambda rule: rule.name.partition(".")[0]):
         lines += [
             f"## {family}",
             "",
@@ -128,6 +141,33 @@ def errors_page() -> str:
     return "\n".join([*lines, ""])
 
 
+def exit_codes_page() -> str:
+    return "\n".join(
+        [
+            "# Exit codes",
+            "",
+            _MADE,
+            "",
+            "The same for every command:",
+            "",
+            "| exit code | |",
+            "|---|---|",
+            *(f"| {code} | {_cell(meaning)} |" for code, meaning in MEANINGS.items()),
+            "",
+            "What 1 means:",
+            "",
+            "| command | |",
+            "|---|---|",
+            *(f"| `headway {name}` | {_cell(meaning)} |" for name, meaning in NOT_WELL.items()),
+            "",
+        ]
+    )
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
 def _metrics(catalogue: tuple[Metric, ...]) -> list[str]:
     rows = ["| metric | type | labels | meaning |", "|---|---|---|---|"]
     for metric in catalogue:
@@ -139,7 +179,7 @@ def _metrics(catalogue: tuple[Metric, ...]) -> list[str]:
 def _matches(rule: Rule) -> str:
     parts = []
     if rule.types != ANY:
-        parts.append(", ".join(f"`{name}`" for name in sorted(rule.types)))
+        parts.append(", ".join(f"`{name}`" for name in sorted(map(str, rule.types))))
     codes = ["none" if code is None else f"{code}" for code in sorted(rule.codes, key=str)]
     if len(codes) > _MANY:
         codes = [f"{codes[0]} to {codes[-1]}, but those above"]
@@ -152,7 +192,12 @@ def _matches(rule: Rule) -> str:
 
 
 def main() -> int:
-    pages = {"api.md": api_page(), "metrics.md": metrics_page(), "errors.md": errors_page()}
+    pages = {
+        "api.md": api_page(),
+        "metrics.md": metrics_page(),
+        "errors.md": errors_page(),
+        "exit-codes.md": exit_codes_page(),
+    }
     stale = [name for name, text in pages.items() if _read(name) != text]
     if "--check" in sys.argv:
         for name in stale:

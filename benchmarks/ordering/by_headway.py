@@ -9,10 +9,10 @@ from typing import Any
 
 from benchmarks.ordering.results import STEP, Monitors, Result
 from headway.adapters.redis.sequences import redis_sequences
-from headway.adapters.system.chance import SystemChance
-from headway.core.sequence_answers import Completion, Offer, Outcome, Work
-from headway.core.sequence_settings import SequenceSettings
-from headway.core.sequence_state import KeyState
+from headway.clock import SystemChance
+from headway.core.sequence_answers import Outcome
+from headway.order import SequenceSettings, Turn
+from headway.testing.ports import Completion, KeyState, Offer
 
 AT_ONCE = 200
 _SAMPLE = 1_000
@@ -103,7 +103,7 @@ class Ordered:
                 raise RuntimeError(f"{key} is not idle at {self.monitors.last(key)}: {state}")
 
 
-def _completion(work: Work) -> Completion:
+def _completion(work: Turn) -> Completion:
     return Completion(work.key, work.position, work.token)
 
 

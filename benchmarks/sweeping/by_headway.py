@@ -8,7 +8,7 @@ import time
 from benchmarks.rabbitmq.child import report
 from benchmarks.sweeping.stage import COLLECTION, FIELD
 from headway import Event, Service, Sweeper, Work, connect
-from headway.core.sweep_settings import SweepSettings
+from headway.settings import SweepSettings
 
 chunking = Service("chunking")
 

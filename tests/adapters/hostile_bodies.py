@@ -92,8 +92,18 @@ def generates(connection: Any) -> Iterator[None]:
     yield
 
 
-async def awaits(connection: Any) -> None:
+async def suspends(connection: Any) -> None:
     connection.execute("insert into own values ('half')")
+    await asyncio.sleep(0)
+
+
+async def waits(connection: Any) -> None:
+    connection.execute("insert into own values ('half')")
+    await asyncio.sleep(60)
+
+
+async def gives_what_awaits(connection: Any) -> object:
+    return suspends(connection)
 
 
 async def generates_later(connection: Any) -> AsyncIterator[None]:
@@ -154,7 +164,9 @@ TRICKS = [
         "insert into own values ('more')",
     ),
     generates,
-    awaits,
+    suspends,
+    waits,
+    gives_what_awaits,
     generates_later,
     gives_a_generator,
     replaces_the_authorizer,

@@ -4,19 +4,15 @@ import itertools
 from datetime import datetime, timedelta
 from typing import Any
 
-from headway import Service
-from headway.core.lifecycle import Lifecycle
-from headway.core.sweep_facts import LeasesDoubted
-from headway.core.sweep_settings import SweepSettings
-from headway.core.travel import instant
-from headway.core.writes import Document, InsertNew
-from headway.ports.clock import Clock
-from headway.ports.commit import Outcome
-from headway.ports.engine import Engine
+from headway import Lifecycle, Service
+from headway.clock import Clock
+from headway.facts import LeasesDoubted
 from headway.runtime.sweeper import Sweeper
+from headway.settings import SweepSettings
 from headway.testing.chance import Seeded
 from headway.testing.conformance.examples import MAILS, message, unit
 from headway.testing.facts import Recorder
+from headway.testing.ports import Document, Engine, InsertNew, Outcome, instant
 
 LAPSED, RUNNING = 110, 5
 MINUTE = timedelta(minutes=1)

@@ -7,14 +7,20 @@ from typing import Any
 from pymongo import AsyncMongoClient
 
 from headway.adapters.mongodb.store import MongoStore, mongodb_store
-from headway.adapters.system.clock import SystemClock
-from headway.core.event import FIRST_GENERATION
-from headway.core.travel import Travel
-from headway.core.writes import Document, InsertNew, Write
-from headway.ports.bus import Delivery
-from headway.ports.commit import Finish, Outcome, Unit
-from headway.ports.engine import Sweeping
+from headway.clock import SystemClock
 from headway.testing.conformance.examples import ORDERS, unit
+from headway.testing.ports import (
+    FIRST_GENERATION,
+    Delivery,
+    Document,
+    Finish,
+    InsertNew,
+    Outcome,
+    Sweeping,
+    Travel,
+    Unit,
+    Write,
+)
 
 CLOCK = SystemClock()
 

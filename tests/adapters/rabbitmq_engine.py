@@ -3,11 +3,10 @@
 from datetime import timedelta
 
 from headway.adapters.rabbitmq.engine import RabbitParts, rabbitmq_parts
-from headway.adapters.system.chance import SystemChance
-from headway.adapters.system.clock import SystemClock
-from headway.ports.engine import Engine
+from headway.clock import SystemChance, SystemClock
 from headway.runtime.joined_engine import without_store
 from headway.testing.conformance.harness import Capability, EngineHarness
+from headway.testing.ports import Engine
 from tests.adapters.rabbitmq_harness import LACKS, cut
 
 

@@ -10,10 +10,9 @@ from headway.adapters.rabbitmq.bus import RabbitBus
 from headway.adapters.rabbitmq.connecting import parameters
 from headway.adapters.rabbitmq.desk import Desk
 from headway.adapters.rabbitmq.topology import EXCHANGE
-from headway.adapters.system.chance import SystemChance
-from headway.adapters.system.clock import SystemClock
-from headway.ports.engine import Engine
+from headway.clock import SystemChance, SystemClock
 from headway.testing.conformance.harness import Capability, EngineHarness
+from headway.testing.ports import Engine
 
 LACKS = frozenset(
     {
@@ -34,6 +33,8 @@ async def cut(bus: RabbitBus) -> None:
     """Let the connections of a bus end as those of a process do that dies, and stay so."""
     loop = asyncio.get_running_loop()
     done = asyncio.Event()
+    if bus._versions.using is not None:
+        bus._versions.using.cancel()
 
     def abort() -> None:
         for link in (bus._taker.consumers.link, bus._sender._link):
@@ -81,6 +82,7 @@ class RabbitBusHarness(EngineHarness):
             records=nothing,
             documents=nothing,
             places=nothing,
+            unrouted=bus.unrouted,
             history=nothing,
         )
 

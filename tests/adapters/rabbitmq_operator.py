@@ -7,10 +7,8 @@ import asyncio
 import sys
 
 from headway.adapters.rabbitmq.engine import rabbitmq_parts
-from headway.adapters.system.chance import SystemChance
-from headway.adapters.system.clock import SystemClock
-from headway.runtime.failed import FailedQueues
-from headway.runtime.failed_report import Report
+from headway.clock import SystemChance, SystemClock
+from headway.operations import FailedQueues, Report
 from headway.runtime.joined_engine import without_store
 from headway.testing.conformance.examples import ORDERS
 

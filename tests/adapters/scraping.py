@@ -4,7 +4,7 @@ import asyncio
 from http import HTTPStatus
 
 from headway.assembly.metrics_server import metrics_server
-from headway.ports.engine import Engine
+from headway.testing.ports import Engine
 from headway.testing.servers.loopback import HOST, http_request
 
 

@@ -4,13 +4,12 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 
 from headway.core import sweep_totals as totals
-from headway.core.sweep_figures import SweepFigures
 from headway.core.sweep_totals import key
-from headway.core.tally import Tally
+from headway.testing.ports import SweepFigures, Tally
 
 NOW = datetime(2024, 2, 29, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)
-TALLY = Tally(stuck=7, given_up=3, oldest=NOW - 30 * HOUR)
+TALLY = Tally(stuck=7, given_up=3, permanent=2, oldest=NOW - 30 * HOUR)
 
 
 def figures(

@@ -3,16 +3,17 @@
 import json
 import logging
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any, get_args
 
 import pytest
 
-from headway.adapters.logs.formats import JsonFormatter, TerminalFormatter, extras
-from headway.adapters.logs.observer import LogObserver
-from headway.core.action import Reason
-from headway.core.facts import EventFact
+from headway.adapters.logs.formats import extras
 from headway.core.showing import shown
+from headway.facts import EventFact
+from headway.logs import JsonFormatter, LogObserver, TerminalFormatter
+from headway.retrying import Reason
 from tests.adapters.event_facts import (
     ALL,
     BACK,
@@ -22,13 +23,17 @@ from tests.adapters.event_facts import (
     KEY,
     LEASE_LOST,
     MISSING,
+    NOT_THERE,
     PARKED,
     PAUSED,
     PROCESSED,
     REACHED_AGAIN,
     SILENT,
     SKIPPED,
+    SUPERSEDED,
     SUSPECT,
+    TAKEN_OVER,
+    WAITING,
     dead,
     recovered,
     scheduled,
@@ -53,10 +58,13 @@ def lines(caplog: pytest.LogCaptureFixture, fact: EventFact) -> Said:
     return [(record.levelname, record.getMessage()) for record in caplog.records]
 
 
-RETRY = ("INFO", f"Retry attempt 3/8 for event with idempotency key: {KEY}")
+MISSED = "chunking.chunk (JSONParsed) raised DocumentNotFoundError: not found in messages: 123"
+RETRY = ("INFO", f"Retry attempt 3/8 for event with idempotency key: {KEY}; {MISSED}")
 
 
-def test_a_document_that_is_not_there_yet_is_no_error(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_document_that_is_not_there_yet_is_no_error_and_named(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     assert lines(caplog, scheduled()) == [RETRY]
     assert extras(caplog.records[0]) == {
         "service": "chunking",
@@ -67,28 +75,37 @@ def test_a_document_that_is_not_there_yet_is_no_error(caplog: pytest.LogCaptureF
         "max_retries": 8,
         "wait_time": 1.0,
         "error_type": "DocumentNotFoundError",
+        "last_error": "DocumentNotFoundError: not found in messages: 123",
+        "handler": "chunk",
         "rule": "headway.document_not_found",
         "is_retryable": True,
     }
 
 
-def test_a_fault_that_passes_is_an_error_with_its_traceback(
+def test_a_fault_that_passes_is_one_warning_without_a_traceback(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    fact = scheduled(TimeoutError("no answer"), retry=1, max_retries=2, delay=timedelta(seconds=5))
+    error = TimeoutError("no answer")
+    error.__cause__ = OSError("refused")
+    fact = scheduled(error, retry=1, max_retries=2, delay=timedelta(seconds=5))
+    why = "TimeoutError: no answer (caused by OSError: refused)"
+    raised = f"chunking.chunk (JSONParsed) raised {why}"
     assert lines(caplog, fact) == [
-        ("ERROR", "Operation failed (attempt 1/3): TimeoutError: no answer"),
-        ("INFO", "Retrying in 5 seconds..."),
-        ("INFO", f"Retry attempt 1/2 for event with idempotency key: {KEY}"),
+        (
+            "WARNING",
+            f"Operation failed (attempt 1/3): {why}, raised by chunking.chunk (JSONParsed)",
+        ),
+        ("INFO", f"Retrying in 5 seconds... {raised}"),
+        ("INFO", f"Retry attempt 1/2 for event with idempotency key: {KEY}; {raised}"),
     ]
-    assert caplog.records[0].exc_info is not None
-    assert caplog.records[0].exc_info[1] is fact.failure.error
+    assert not any(record.exc_info for record in caplog.records)
+    assert {extras(record)["cause"] for record in caplog.records} == {"caused by OSError: refused"}
 
 
 def test_an_error_is_told_without_its_passwords(caplog: pytest.LogCaptureFixture) -> None:
     error = TimeoutError("401 from http://u:s3cret@host: Basic dTpzM2NyZXQ=")
     (_, line), *_ = lines(caplog, scheduled(error, retry=1, max_retries=2, delay=timedelta(0)))
-    assert line.endswith("TimeoutError: 401 from http://u:***@host: Basic ***")
+    assert "TimeoutError: 401 from http://u:***@host: Basic ***, raised by" in line
     whole = logging.Formatter().format(caplog.records[0])
     assert "s3cret" not in whole
     assert "dTpz" not in whole
@@ -103,7 +120,7 @@ def test_somebody_is_warned_before_the_retries_are_used_up(
 ) -> None:
     said = lines(caplog, scheduled(retry=retry, max_retries=most))
     line = f"Approaching max attempts (retry {retry}/{most}) for event with idempotency key: {KEY}"
-    assert (("WARNING", line) in said) == warned
+    assert (("WARNING", f"{line}; {MISSED}") in said) == warned
 
 
 @pytest.mark.parametrize(
@@ -120,7 +137,7 @@ def test_somebody_is_warned_before_the_time_is_over(
 ) -> None:
     said = lines(caplog, scheduled(age=age, ttl=ttl))
     then = f"{age.total_seconds() + 1:.0f}s"
-    line = f"Approaching TTL ({then} of 1800s) for event with idempotency key: {KEY}"
+    line = f"Approaching TTL ({then} of 1800s) for event with idempotency key: {KEY}; {MISSED}"
     assert (("WARNING", line) in said) == warned
 
 
@@ -130,7 +147,10 @@ def test_a_success_after_retries_says_how_many_and_how_long(
     assert lines(caplog, recovered()) == [
         (
             "INFO",
-            "Event processed successfully after 3 retry attempts (total latency: 1.75s)",
+            (
+                "Event processed successfully after 3 retry attempts (total latency: 1.75s): "
+                "chunking.chunk (JSONParsed)"
+            ),
         )
     ]
     assert extras(caplog.records[0])["idempotency_key"] == KEY
@@ -138,7 +158,7 @@ def test_a_success_after_retries_says_how_many_and_how_long(
 
 def test_a_letter_is_an_error_that_tells_where_it_is(caplog: pytest.LogCaptureFixture) -> None:
     assert lines(caplog, dead()) == [
-        ("ERROR", "Event sent to DLQ after 8 attempts (reason: max_attempts_exceeded)")
+        ("ERROR", f"Event sent to DLQ after 8 attempts (reason: max_attempts_exceeded): {MISSED}")
     ]
     (record,) = caplog.records
     assert record.exc_info is not None
@@ -154,6 +174,7 @@ def test_a_letter_is_an_error_that_tells_where_it_is(caplog: pytest.LogCaptureFi
         "last_error": "DocumentNotFoundError: not found in messages: 123",
         "is_retryable": True,
         "rule": "headway.document_not_found",
+        "handler": "chunk",
         "letter_id": "a1b2",
         "failed_queue": "chunking.failed",
         "latency": 64.0,
@@ -163,9 +184,12 @@ def test_a_letter_is_an_error_that_tells_where_it_is(caplog: pytest.LogCaptureFi
 def test_bytes_that_are_no_event_leave_a_line_without_a_traceback(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    fact = dead(Reason.MALFORMED, attempts=0, failure=None, event_type="")
+    why = "MalformedEventError: no JSON"
+    fact = dead(
+        Reason.MALFORMED, attempts=0, failure=None, event_type="", handler="", last_error=why
+    )
     assert lines(caplog, fact) == [
-        ("ERROR", "Event sent to DLQ without a retry (reason: malformed)")
+        ("ERROR", f"Event sent to DLQ without a retry (reason: malformed): chunking: {why}")
     ]
     assert not caplog.records[0].exc_info
 
@@ -190,12 +214,12 @@ def test_bytes_that_are_no_event_leave_a_line_without_a_traceback(
             PAUSED,
             "ERROR",
             (
-                "Service chunking paused: more than half of the last 20 events ended as letters "
-                "(13); fix or roll back, then restart, send SIGHUP, or wait for the probe "
-                "each minute"
+                "Paused JSONParsed of chunking: 20 of the last 23 failed for good, as after a bad "
+                "deploy. The others wait in their queue. Fix or roll back and restart, or send "
+                "SIGHUP; a probe that succeeds resumes them too."
             ),
         ),
-        (GOES_ON, "WARNING", "Service chunking goes on"),
+        (GOES_ON, "WARNING", "Resumed JSONParsed of chunking"),
         (
             SUSPECT,
             "WARNING",
@@ -221,9 +245,49 @@ def test_bytes_that_are_no_event_leave_a_line_without_a_traceback(
             ),
         ),
         (REACHED_AGAIN, "WARNING", "Events reach this worker of chunking again, after 45s"),
+        (
+            WAITING,
+            "INFO",
+            (
+                "Waiting for document m-1 of messages: worker host:7 holds its lease until "
+                "2026-01-17T05:00:00+00:00 and may renew it (12 waiting, first JSONParsed)"
+            ),
+        ),
+        (
+            TAKEN_OVER,
+            "WARNING",
+            (
+                "Taking over document m-1 of messages: worker host:7 is gone and held its lease "
+                "until 2026-01-17T05:00:00+00:00"
+            ),
+        ),
+        (
+            SUPERSEDED,
+            "INFO",
+            (
+                "Superseded: 2 JSONParsed not run, because their documents are processed, given up "
+                f"or in the hands of a newer operation; idempotency key of the last: {KEY}"
+            ),
+        ),
         (PROCESSED, "INFO", "Processed 3 items in 2.75s"),
-        (DUPLICATES, "DEBUG", "Already done, skipping 2 JSONParsed"),
+        (
+            DUPLICATES,
+            "INFO",
+            (
+                "Already done: chunking does not run 2 JSONParsed again, which came as a "
+                f"duplicate; idempotency key: {KEY}"
+            ),
+        ),
         (SKIPPED, "DEBUG", "Already there, skipping 4 documents of JSONParsed"),
+        (
+            NOT_THERE,
+            "WARNING",
+            (
+                "chunking.chunk (JSONParsed) succeeded, and m-1, m-2, m-3 and 1 more got no "
+                "status: not found in messages, which documents= names. Use require to wait for "
+                "documents, or mend documents="
+            ),
+        ),
         (PARKED, "DEBUG", "Parked one JSONParsed until postgresql.connection is over"),
     ],
 )
@@ -247,12 +311,31 @@ def test_what_is_processed_all_the_time_is_said_now_and_then(
     assert [record.getMessage() for record in caplog.records] == ["Processed 3 items in 2.75s"]
 
 
+def test_of_many_superseded_events_some_are_named_and_the_others_counted(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    observer = LogObserver()
+    for _ in range(1000):
+        observer.tell(SUPERSEDED)
+    assert len(caplog.records) == 10
+
+
+def test_of_many_duplicates_some_are_named_and_the_others_counted(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    observer = LogObserver()
+    for _ in range(1000):
+        observer.tell(DUPLICATES)
+    assert len(caplog.records) == 10
+    assert extras(caplog.records[0])["idempotency_key"] == KEY
+
+
 def test_the_busy_path_says_nothing_else_where_nobody_debugs(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO, "headway")
     observer = LogObserver()
-    for fact in (DUPLICATES, SKIPPED, PARKED):
+    for fact in (SKIPPED, PARKED):
         observer.tell(fact)
     assert caplog.records == []
 
@@ -268,6 +351,9 @@ def everything_from_outside() -> list[EventFact]:
         type(SUSPECT)(service="chunking", returns=2, **taken),
         type(LEASE_LOST)(service="chunking", **taken),
         type(PARKED)(service="chunking", rule="r", **taken),
+        type(SUPERSEDED)(service="chunking", count=1, why="superseded", **taken),
+        type(DUPLICATES)(service="chunking", count=1, why="done", **taken),
+        replace(WAITING, event_type=HOSTILE, collection=HOSTILE, document=HOSTILE, holder=HOSTILE),
         type(DOWN)(service="chunking", event_type=HOSTILE, rule="r", down=True, last_error=HOSTILE),
     ]
 
@@ -294,4 +380,4 @@ def test_colors_of_another_library_are_left_out() -> None:
 def test_a_key_of_a_megabyte_does_not_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:
     ((_, line),) = lines(caplog, scheduled(idempotency_key="x" * 1_000_000))
     assert len(line) < 1_000
-    assert line.endswith("xxx...")
+    assert f"xxx...; {MISSED}" in line

@@ -7,13 +7,13 @@ from datetime import datetime, timedelta
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
-from headway.adapters.prometheus.observer import PrometheusObserver
 from headway.adapters.prometheus.places import PlacesCollector
-from headway.core.action import Reason
-from headway.core.facts import Fact
-from headway.core.metric import Metric
 from headway.core.metrics import EVENTS, PLACES
-from headway.ports.places import Depths, QueueCount
+from headway.facts import Fact
+from headway.metrics import Metric
+from headway.operations import Depths, QueueCount
+from headway.prometheus import PrometheusObserver
+from headway.retrying import Reason
 from headway.testing.clock import VirtualClock
 from tests.adapters.event_facts import (
     ALL,
@@ -30,6 +30,7 @@ from tests.adapters.event_facts import (
     REACHED_AGAIN,
     SILENT,
     SKIPPED,
+    SUPERSEDED,
     SUSPECT,
     dead,
     recovered,
@@ -115,8 +116,9 @@ def test_each_event_of_a_group_is_counted_with_its_time() -> None:
 
 
 def test_what_was_recognised_skipped_parked_or_lost_is_counted() -> None:
-    told = Told(DUPLICATES, SKIPPED, PARKED, PARKED, SUSPECT, LEASE_LOST)
+    told = Told(DUPLICATES, SUPERSEDED, SKIPPED, PARKED, PARKED, SUSPECT, LEASE_LOST)
     assert told.value("event_duplicates_total", why="done") == 2
+    assert told.value("event_duplicates_total", why="superseded") == 2
     assert told.value("documents_skipped_total") == 4
     assert told.value("event_parked_total", rule="postgresql.connection") == 2
     assert told.value("event_suspects_total") == 1
@@ -127,8 +129,9 @@ def test_gauges_go_up_and_down() -> None:
     labels = {"event_type": "JSONParsed", "rule": "postgresql.connection"}
     assert Told(DOWN).value("dependency_down", **labels) == 1
     assert Told(DOWN, BACK).value("dependency_down", **labels) == 0
-    assert Told(PAUSED).value("service_paused") == 1
-    assert Told(PAUSED, GOES_ON).value("service_paused") == 0
+    of_type = {"event_type": "JSONParsed"}
+    assert Told(PAUSED).value("event_type_paused", **of_type) == 1
+    assert Told(PAUSED, GOES_ON).value("event_type_paused", **of_type) == 0
 
 
 def test_when_a_worker_was_reached() -> None:

@@ -1,20 +1,21 @@
+import errno
 import io
 import json
 import logging
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import pymongo.errors
 import pytest
+import redis.exceptions
 
-from headway.adapters.logs.formats import JsonFormatter, TerminalFormatter
-from headway.adapters.logs.observer import LogObserver
-from headway.core.action import Reason
-from headway.core.catalogue import EVERYTHING
-from headway.core.facts import CommitResolved, Fact, GaveUp, Recovered, RetryScheduled
-from headway.core.failure import Failure
+from headway.facts import CommitResolved, Fact, GaveUp, Recovered, RetryScheduled
+from headway.logs import JsonFormatter, LogObserver, TerminalFormatter
+from headway.retrying import DEFAULT_CLASSIFIER, Failure, Reason
 
 AT = datetime(2024, 2, 29, 12, tzinfo=UTC)
 CONTEXT = {
@@ -32,10 +33,14 @@ class DriverError(Exception):
 
 
 CONFLICT = DriverError("40001", "change conflicts with another transaction (OC000)")
+DESCRIBED = f"DriverError: {CONFLICT}"
+RAISED = f"store raised {DESCRIBED}"
 
 
 def failure(error: Exception, attempt: int = 2) -> Failure:
-    return Failure(attempt=attempt, at=AT, error=error, diagnosis=EVERYTHING.classify(error))
+    return Failure(
+        attempt=attempt, at=AT, error=error, diagnosis=DEFAULT_CLASSIFIER.classify(error)
+    )
 
 
 def scheduled(error: Exception, context: Mapping[str, str] = CONTEXT) -> RetryScheduled:
@@ -110,8 +115,11 @@ def fields(line: dict[str, Any]) -> dict[str, Any]:
 
 def test_a_conflict_that_is_retried_is_a_warning_and_its_wait_an_info(log: Log) -> None:
     conflict, waiting = log.lines(scheduled(CONFLICT))
-    assert said(conflict) == ("WARNING", "OC000 transaction conflict detected - retrying")
-    assert said(waiting) == ("INFO", "Retrying after 0.234s (attempt 2/5)")
+    assert said(conflict) == (
+        "WARNING",
+        f"OC000 transaction conflict detected - retrying: {RAISED}",
+    )
+    assert said(waiting) == ("INFO", f"Retrying after 0.234s (attempt 2/5): {RAISED}")
 
 
 def test_every_documented_field_is_a_json_key_of_both_lines(log: Log) -> None:
@@ -129,18 +137,19 @@ def test_every_documented_field_is_a_json_key_of_both_lines(log: Log) -> None:
             "call": "store",
             "rule": "postgresql.conflict",
             "code_detail": "OC000",
+            "last_error": DESCRIBED,
         }
 
 
 def test_a_success_after_retries_is_an_info(log: Log) -> None:
     (line,) = log.lines(recovered())
-    assert said(line) == ("INFO", "Successfully completed after 2 attempts")
+    assert said(line) == ("INFO", "Successfully completed after 2 attempts: store")
     assert fields(line) == {**CONTEXT, "call": "store", "attempt": 2}
 
 
 def test_exhausted_attempts_are_an_error_with_the_traceback(log: Log) -> None:
     (line,) = log.lines(gave_up(CONFLICT, Reason.MAX_ATTEMPTS_EXCEEDED))
-    assert said(line) == ("ERROR", "All retry attempts exhausted (5/5)")
+    assert said(line) == ("ERROR", f"All retry attempts exhausted (5/5): {RAISED}")
     assert fields(line) == {
         **CONTEXT,
         "call": "store",
@@ -151,6 +160,7 @@ def test_exhausted_attempts_are_an_error_with_the_traceback(log: Log) -> None:
         "rule": "postgresql.conflict",
         "attempt": 5,
         "reason": "max_attempts_exceeded",
+        "last_error": DESCRIBED,
     }
     assert "DriverError: change conflicts with another transaction" in line["traceback"]
 
@@ -164,23 +174,73 @@ def test_exhausted_attempts_are_an_error_with_the_traceback(log: Log) -> None:
 )
 def test_any_other_end_is_an_error_too(log: Log, reason: Reason, message: str) -> None:
     (line,) = log.lines(gave_up(DriverError("23505", "twice"), reason, attempt=3))
-    assert said(line) == ("ERROR", message)
+    assert said(line) == ("ERROR", f"{message}: store raised DriverError: twice")
     assert (line["reason"], line["is_retryable"]) == (str(reason), False)
     assert line["error_type"] == "UNIQUE_VIOLATION"
 
 
+def locked() -> sqlite3.OperationalError:
+    error = sqlite3.OperationalError("database is locked")
+    error.sqlite_errorname = "SQLITE_BUSY"
+    return error
+
+
 @pytest.mark.parametrize(
-    ("error", "message"),
+    ("error", "found"),
     [
-        (ConnectionResetError(), "Connection error detected - retrying"),
-        (DriverError("53300", "full"), "RESOURCES_EXHAUSTED detected - retrying"),
-        (RuntimeError(), "UNKNOWN_ERROR detected - retrying"),
+        (CONFLICT, "OC000 transaction conflict"),
+        (DriverError("OC000", "change conflicts"), "OC000 transaction conflict"),
+        (RuntimeError("mutation conflicts, please retry"), "OC000 transaction conflict"),
+        (DriverError("40001", "could not serialize access"), "Transaction conflict"),
+        (DriverError("40P01", "deadlock detected"), "Deadlock"),
+        (DriverError("55P03", "could not obtain lock"), "Locked row"),
+        (pymongo.errors.OperationFailure("WriteConflict", 112), "Transaction conflict"),
+        (redis.exceptions.WatchError("changed"), "Transaction conflict"),
+        (locked(), "Locked SQLite file"),
+        (sqlite3.OperationalError("database is locked"), "Locked SQLite file"),
+        (ConnectionResetError("reset"), "Connection error"),
+        (DriverError("08006", "lost"), "Connection error"),
+        (TimeoutError(errno.ETIMEDOUT, "timed out"), "Connection error"),
+        (TimeoutError("no answer"), "Timeout"),
+        (redis.exceptions.TimeoutError("no answer"), "Timeout"),
+        (DriverError("53300", "full"), "RESOURCES_EXHAUSTED"),
+        (RuntimeError("odd"), "UNKNOWN_ERROR"),
     ],
 )
-def test_other_errors_that_are_retried_are_called_by_their_names(
-    log: Log, error: Exception, message: str
-) -> None:
-    assert said(log.lines(scheduled(error))[0]) == ("WARNING", message)
+def test_a_line_says_only_what_was_met(log: Log, error: Exception, found: str) -> None:
+    level, message = said(log.lines(scheduled(error))[0])
+    assert level == "WARNING"
+    assert message.startswith(f"{found} detected - retrying: store raised {type(error).__name__}")
+
+
+def test_every_line_of_a_failure_names_the_function_the_error_and_its_cause(log: Log) -> None:
+    error = TimeoutError("no answer")
+    error.__cause__ = ConnectionResetError("by amqp://bob:s3cret@broker")
+    lines = log.lines(scheduled(error), gave_up(error, Reason.MAX_ATTEMPTS_EXCEEDED))
+    assert len(lines) == 3
+    for line in lines:
+        assert line["message"].endswith(
+            "store raised TimeoutError: no answer (caused by ConnectionResetError: by "
+            "amqp://bob:***@broker)"
+        )
+        assert line["cause"] == "caused by ConnectionResetError: by amqp://bob:***@broker"
+
+
+def test_a_failure_that_is_retried_is_one_warning_without_a_traceback(log: Log) -> None:
+    lines = log.lines(scheduled(CONFLICT))
+    assert [line["level"] for line in lines] == ["WARNING", "INFO"]
+    assert not any("traceback" in line for line in lines)
+
+
+def test_the_errors_of_a_group_are_not_hidden_by_it(log: Log) -> None:
+    line = log.lines(scheduled(ExceptionGroup("two failed", [KeyError("a"), KeyError("b")])))[0]
+    assert "two failed (2 sub-exceptions) (caused by KeyError: 'a')" in line["message"]
+
+
+def test_a_ring_of_causes_ends(log: Log) -> None:
+    first, second = RuntimeError("first"), RuntimeError("second")
+    first.__cause__, second.__cause__ = second, first
+    assert len(log.lines(scheduled(first))[0]["message"]) < 300
 
 
 def test_a_field_without_a_value_is_left_out(log: Log) -> None:
@@ -192,10 +252,13 @@ def test_a_field_without_a_value_is_left_out(log: Log) -> None:
 @pytest.mark.parametrize(
     ("committed", "message"),
     [
-        (True, "Connection lost during COMMIT: operation op-1 was committed"),
+        (True, "Connection lost during COMMIT: operation op-1 was committed; function: store"),
         (
             False,
-            "Connection lost during COMMIT: operation op-1 was not committed, running it again",
+            (
+                "Connection lost during COMMIT: operation op-1 was not committed, running it "
+                "again; function: store"
+            ),
         ),
     ],
 )
@@ -291,7 +354,7 @@ def test_both_formats_show_the_traceback() -> None:
 
 def test_a_fact_reads_well_in_a_terminal(log: Log) -> None:
     text = log.text(recovered())
-    assert "INFO    Successfully completed after 2 attempts  event_id=e-1 " in text
+    assert "INFO    Successfully completed after 2 attempts: store  event_id=e-1 " in text
 
 
 @pytest.mark.parametrize("formatter", [JsonFormatter(), TerminalFormatter()])
@@ -319,3 +382,13 @@ def test_what_libraries_say_of_each_request_is_not_written() -> None:
     assert "a line" in done.stderr
     assert "a warning" in done.stderr
     assert "a request" not in done.stderr
+
+
+def test_plain_formatter_of_the_user_writes_no_secret_and_no_lone_surrogate(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.handler.setFormatter(logging.Formatter("%(message)s"))
+    error = ValueError("password=hunter2 \ud800")
+    LogObserver().tell(gave_up(error, Reason.NON_RETRYABLE))
+    assert "hunter2" not in caplog.text
+    caplog.text.encode()

@@ -7,14 +7,13 @@ from collections.abc import Callable
 import pytest
 from prometheus_client import CollectorRegistry
 
-from headway.adapters.noop.metrics import NoOpMetricsCollector
+from headway import ConfigurationError
 from headway.adapters.prometheus.collector import PrometheusMetricsCollector
-from headway.adapters.prometheus.observer import PrometheusObserver
 from headway.assembly import metrics as assembly
-from headway.assembly.metrics import create_metrics_collector
-from headway.core.errors import ConfigurationError
 from headway.core.metrics import CATALOGUE
+from headway.metrics import NoOpMetricsCollector, create_metrics_collector
 from headway.ports.metrics import Metrics
+from headway.prometheus import PrometheusObserver
 
 BOTH: list[Callable[[], Metrics]] = [
     NoOpMetricsCollector,

@@ -6,16 +6,10 @@ from unittest import SkipTest
 
 import pytest
 
+from headway import ConfigurationError
 from headway.adapters.memory.engine import memory_engine
 from headway.adapters.memory.state import State
 from headway.adapters.memory.store import MemoryStore
-from headway.core.errors import ConfigurationError
-from headway.core.travel import Travel
-from headway.core.writes import Increment, InsertNew
-from headway.ports.bus import Done
-from headway.ports.commit import Outcome
-from headway.ports.engine import Engine
-from headway.ports.records import DoneRecord, Ended
 from headway.runtime.finishing import StoreThenBus
 from headway.testing.chance import Fixed
 from headway.testing.clock import VirtualClock
@@ -51,6 +45,17 @@ from headway.testing.conformance.letters import LettersConformance
 from headway.testing.conformance.places import PlacesConformance
 from headway.testing.conformance.records import RecordsConformance
 from headway.testing.conformance.totals import TotalsConformance
+from headway.testing.conformance.unrouted import UnroutedConformance
+from headway.testing.ports import (
+    Done,
+    DoneRecord,
+    Ended,
+    Engine,
+    Increment,
+    InsertNew,
+    Outcome,
+    Travel,
+)
 
 
 class MemoryHarness(EngineHarness):
@@ -114,6 +119,9 @@ class TestLetters(LettersConformance): ...
 
 
 class TestPlaces(PlacesConformance): ...
+
+
+class TestUnrouted(UnroutedConformance): ...
 
 
 class SplitHarness(MemoryHarness):

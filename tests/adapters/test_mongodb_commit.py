@@ -8,15 +8,14 @@ from typing import Any
 import pytest
 from pymongo.errors import DuplicateKeyError, WriteError
 
+from headway import ConfigurationError
 from headway.adapters.mongodb.bodies import Transaction
 from headway.adapters.mongodb.rows import row_for
 from headway.adapters.mongodb.store import MongoStore
-from headway.core.catalogue import EVERYTHING
-from headway.core.errors import ConfigurationError, TransactionEndedError
-from headway.core.failure import Verdict
-from headway.core.writes import Add, Increment, InsertNew, Update
-from headway.ports.commit import Outcome
+from headway.errors import TransactionEndedError
+from headway.retrying import DEFAULT_CLASSIFIER, Verdict
 from headway.testing.conformance.examples import failing, message, unit
+from headway.testing.ports import Add, Increment, InsertNew, Outcome, Update
 from tests.adapters.mongodb_site import CLOCK, Site, delivery, doing, inserted, outcomes
 
 pytestmark = pytest.mark.server("mongodb")
@@ -129,7 +128,7 @@ async def test_what_mongodb_does_not_take_refuses_its_unit_alone_and_for_good(
     errors = dict(zip(wrong, (finish.error for finish in finishes[1::2]), strict=True))
     for name, error in errors.items():
         assert error is not None
-        assert EVERYTHING.classify(error).verdict is Verdict.PERMANENT, (name, error)
+        assert DEFAULT_CLASSIFIER.classify(error).verdict is Verdict.PERMANENT, (name, error)
     assert isinstance(errors["taken by somebody else"], DuplicateKeyError)
     assert isinstance(errors["not valid"], WriteError)
     assert await site.count("log") == len(wrong)
@@ -219,6 +218,27 @@ async def test_a_body_is_given_the_session_and_the_database(site: Site, store: M
 
     assert outcomes(await store.commit([doing("a", bodies=(body,))])) == ["committed"]
     assert await site.count("own") == 1
+
+
+async def test_a_plain_body_may_give_back_one_statement(site: Site, store: MongoStore) -> None:
+    def body(transaction: Transaction) -> Awaitable[object]:
+        return transaction.database["own"].insert_one({"_id": 1}, session=transaction.session)
+
+    assert outcomes(await store.commit([doing("a", bodies=(body,))])) == ["committed"]
+    assert await site.count("own") == 1
+
+
+async def test_a_plain_body_whose_statement_nothing_awaits_is_refused(
+    site: Site, store: MongoStore
+) -> None:
+    def body(transaction: Transaction) -> None:
+        transaction.database["own"].insert_one({"_id": 1}, session=transaction.session).close()
+
+    (finish,) = await store.commit([doing("a", bodies=(body,))])
+    assert isinstance(finish.error, TypeError)
+    assert "test_mongodb_commit.py:" in str(finish.error)
+    assert "Use async def" in str(finish.error)
+    assert await site.count("own") == 0
 
 
 @pytest.mark.parametrize("how", ["commit_transaction", "abort_transaction", "end_session"])
@@ -348,7 +368,7 @@ async def test_a_body_that_is_never_quick_enough_is_refused_as_a_conflict(
     (finish,) = await store.commit([doing("a", bodies=(body,))])
     assert finish.outcome is Outcome.REFUSED
     assert finish.error is not None
-    assert EVERYTHING.classify(finish.error).error_type == "OC000_TRANSACTION_CONFLICT"
+    assert DEFAULT_CLASSIFIER.classify(finish.error).error_type == "OC000_TRANSACTION_CONFLICT"
     assert (await site.raw("own", 1))["n"] < 100
 
 

@@ -10,9 +10,9 @@ from typing import Any, TypeVar
 import pytest
 
 from headway.adapters.memory.state import State
-from headway.ports.engine import Engine
 from headway.runtime.joined_engine import with_store
 from headway.testing.conformance.examples import MAILS, ORDERS
+from headway.testing.ports import Engine
 from tests.adapters.leases_in_doubt import LAPSED, RUNNING, leases_lapse, sweep_in_doubt
 from tests.adapters.mongodb_site import CLOCK, Site
 from tests.adapters.scraping import scraped

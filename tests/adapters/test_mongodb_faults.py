@@ -10,26 +10,29 @@ from typing import Any
 import pytest
 from pymongo.errors import PyMongoError
 
+from headway import Event, Lifecycle, Service, Work
 from headway.adapters.memory.state import State
 from headway.adapters.mongodb import transactions
 from headway.adapters.mongodb.candidates import MongoCandidates
 from headway.adapters.mongodb.store import MongoStore
-from headway.core.beginning import Beginning
-from headway.core.catalogue import EVERYTHING
-from headway.core.event import Event
-from headway.core.failure import Verdict
-from headway.core.lifecycle import Lifecycle
-from headway.core.sweep import Requeue, SweepRule, judge
-from headway.core.writes import Add, Document, Increment
-from headway.ports.candidates import Claim, View
-from headway.ports.commit import Unit
+from headway.retrying import DEFAULT_CLASSIFIER, Verdict
 from headway.runtime.joined_engine import with_store
 from headway.runtime.publisher import Publisher
-from headway.runtime.service import Service
-from headway.runtime.work import Work
 from headway.runtime.worker import Worker
 from headway.testing.chance import Seeded
 from headway.testing.facts import Recorder
+from headway.testing.ports import (
+    Add,
+    Beginning,
+    Claim,
+    Document,
+    Increment,
+    Requeue,
+    SweepRule,
+    Unit,
+    View,
+    judge,
+)
 from headway.testing.proxy import Fault, Proxy
 from headway.testing.servers import MongoDB
 from tests.adapters.mongodb_site import CLOCK, Site, doing, inserted, outcomes, sweeping
@@ -129,7 +132,7 @@ async def test_a_commit_that_stays_unknown_raises_and_is_recognised_when_it_come
     proxy.when(b"commitTransaction", Fault.CUT_AFTER, times=None)
     with pytest.raises(PyMongoError) as unknown:
         await far.commit(units)
-    assert EVERYTHING.classify(unknown.value).verdict is Verdict.UNKNOWN_OUTCOME
+    assert DEFAULT_CLASSIFIER.classify(unknown.value).verdict is Verdict.UNKNOWN_OUTCOME
     proxy.heal()
     assert outcomes(await far.commit(units)) == ["duplicate"] * 2
     assert await effects(site) == (3, 3, 3)

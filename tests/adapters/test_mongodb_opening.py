@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from pymongo.errors import ServerSelectionTimeoutError
 
+from headway import ConfigurationError
 from headway.adapters.mongodb import connecting
 from headway.adapters.mongodb.store import mongodb_store
-from headway.core.errors import ConfigurationError
 from headway.testing.servers import MongoDB
 from headway.testing.servers.loopback import free_port
 from tests.adapters.mongodb_site import CLOCK

@@ -22,16 +22,25 @@ from bson import (
 from bson.codec_options import CodecOptions
 from bson.raw_bson import RawBSONDocument
 
+from headway import Lifecycle
 from headway.adapters.mongodb.store import MongoStore
 from headway.adapters.mongodb.values import kept, view
-from headway.core.beginning import Beginning, How, sweep_operation
-from headway.core.errors import ConditionLostError
-from headway.core.lifecycle import Lifecycle
-from headway.core.sweep import Requeue, SweepRule, judge
-from headway.core.travel import instant
-from headway.core.writes import Increment, InsertNew, Update
-from headway.ports.candidates import Claim, View
-from headway.ports.commit import Outcome
+from headway.errors import ConditionLostError
+from headway.testing.ports import (
+    Beginning,
+    Claim,
+    How,
+    Increment,
+    InsertNew,
+    Outcome,
+    Requeue,
+    SweepRule,
+    Update,
+    View,
+    instant,
+    judge,
+    sweep_operation,
+)
 from tests.adapters.mongodb_site import CLOCK, Site, doing, inserted, sweeping
 
 pytestmark = pytest.mark.server("mongodb")

@@ -12,9 +12,8 @@ from typing import Any
 import pytest
 
 from headway.adapters.postgres.session import Session
-from headway.core.travel import instant
-from headway.ports.engine import Engine
 from headway.testing.conformance.examples import MAILS, ORDERS
+from headway.testing.ports import Engine, instant
 from headway.testing.servers import PostgreSQL
 from tests.adapters.leases_in_doubt import LAPSED, RUNNING, leases_lapse, sweep_in_doubt
 from tests.adapters.scraping import scraped

@@ -5,9 +5,8 @@ from typing import Any
 
 import pytest
 
-from headway.core.writes import Increment
-from headway.ports.commit import Outcome
 from headway.testing.conformance.examples import kinds, opened, publish, take, unit
+from headway.testing.ports import Increment, Outcome
 from headway.testing.servers import PostgreSQL
 from tests.joined.postgres_harness import PostgresHarness, connected, made_ready
 

@@ -5,8 +5,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from headway import ConfigurationError
 from headway.adapters.postgres.store import postgres_store
-from headway.core.errors import ConfigurationError, TransactionEndedError
+from headway.errors import TransactionEndedError
 from headway.testing.clock import VirtualClock
 from headway.testing.conformance.commit import CommitConformance
 from headway.testing.conformance.documents import DocumentsConformance

@@ -13,20 +13,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headway import ConfigurationError, Lifecycle
 from headway.adapters.postgres.refusals import Place
 from headway.adapters.postgres.schema import VERSION, make_sure
 from headway.adapters.postgres.store import PostgresStore, postgres_store
 from headway.adapters.postgres.values import jsonb, kept, kept_key, unkept
-from headway.core.beginning import Beginning
-from headway.core.catalogue import EVERYTHING
-from headway.core.document import moment
-from headway.core.errors import ConfigurationError, UnstorableError
-from headway.core.failure import Verdict
-from headway.core.lifecycle import Lifecycle
-from headway.core.travel import Travel, instant
-from headway.core.writes import Add, Increment, InsertNew, Update
-from headway.ports.commit import Outcome
-from headway.ports.records import Ended
+from headway.errors import UnstorableError
+from headway.retrying import DEFAULT_CLASSIFIER, Verdict
 from headway.testing.clock import VirtualClock
 from headway.testing.conformance.examples import (
     MAILS,
@@ -39,6 +32,19 @@ from headway.testing.conformance.examples import (
     take,
     unit,
     wrote,
+)
+from headway.testing.ports import (
+    Add,
+    Beginning,
+    Ended,
+    Increment,
+    InsertNew,
+    Outcome,
+    SweepRule,
+    Travel,
+    Update,
+    instant,
+    moment,
 )
 from headway.testing.servers import PostgreSQL
 from tests.joined.postgres_harness import PostgresHarness, connected, emptied, made_ready
@@ -136,7 +142,7 @@ async def test_what_a_trigger_refuses_is_refused_alone_and_for_good(
             finishes = await engine.finisher.finish(units)
         finally:
             await connection.execute("drop function closed() cascade")
-    assert EVERYTHING.classify(no.value).verdict is Verdict.PERMANENT
+    assert DEFAULT_CLASSIFIER.classify(no.value).verdict is Verdict.PERMANENT
     assert kinds(finishes) == [Outcome.COMMITTED, Outcome.REFUSED, Outcome.COMMITTED]
     assert "closed for the year" in str(finishes[1].error)
 
@@ -175,7 +181,7 @@ async def test_what_postgresql_does_not_keep_is_refused_alone(
     assert kinds(finishes) == [Outcome.COMMITTED, Outcome.REFUSED, Outcome.COMMITTED]
     error = finishes[1].error
     assert isinstance(error, ValueError)
-    assert EVERYTHING.classify(error).verdict is Verdict.PERMANENT
+    assert DEFAULT_CLASSIFIER.classify(error).verdict is Verdict.PERMANENT
     assert "PostgreSQL" in str(error)
     found = await engine.documents.find("docs", {}, 10)
     assert [(each["_id"], each["n"]) for each in found] == [("counter", 2)]
@@ -394,6 +400,33 @@ async def test_tables_of_the_version_before_get_what_is_missing(postgres_databas
         assert await connection.fetchval("select version from headway_version") == VERSION
         with pytest.raises(asyncpg.InvalidTransactionTerminationError):
             await connection.execute("insert into headway_guard default values")
+
+
+async def test_the_upgrade_drops_indexes_that_hold_what_failed_permanently(
+    postgres_database: str,
+) -> None:
+    clock = VirtualClock()
+    first = postgres_store(postgres_database, clock)
+    await first.open()
+    rule = SweepRule(lifecycle=Lifecycle("docs"))
+    await first.sweeping.candidates.prepare([rule])
+    await first.close()
+    names = "select indexname from pg_indexes where tablename = 'headway_documents'"
+    old = "headway_view_of_failed"
+    async with connected(postgres_database) as connection:
+        made = {each[0] for each in await connection.fetch(names)}
+        await connection.execute(f"""
+            create index {old} on headway_documents ((body ->> 'lastAttemptTime'), id)
+            where collection = 'docs' and (body ->> 'status') = 'failed';
+            create index ours on headway_documents (id) where (body ->> 'status') = 'failed';
+            update headway_version set version = 3
+            """)
+        second = postgres_store(postgres_database, clock)
+        await second.open()
+        assert old not in {each[0] for each in await connection.fetch(names)}
+        await second.sweeping.candidates.prepare([rule])
+        assert {each[0] for each in await connection.fetch(names)} == {*made, "ours"}
+        await second.close()
 
 
 async def test_a_process_of_the_version_before_holds_leases_after_the_upgrade(

@@ -8,12 +8,10 @@ from typing import Any
 import asyncpg
 import pytest
 
-from headway.core.catalogue import EVERYTHING
-from headway.core.errors import TransactionEndedError, TransactionRolledBackError
-from headway.core.failure import Verdict
-from headway.core.writes import Increment
-from headway.ports.commit import Finish, Outcome
+from headway.errors import TransactionEndedError, TransactionRolledBackError
+from headway.retrying import DEFAULT_CLASSIFIER, Verdict
 from headway.testing.conformance.examples import kinds, opened, publish, take, unit
+from headway.testing.ports import Finish, Increment, Outcome
 from headway.testing.servers import PostgreSQL
 from tests.joined.postgres_harness import PostgresHarness, connected, emptied, made_ready
 
@@ -98,8 +96,14 @@ async def times_out(connection: Any) -> None:
     await connection.execute("select pg_sleep(60)", timeout=0.05)
 
 
-def plain(connection: Any) -> Any:
-    return None
+def forgets_in_a_plain_function(connection: Any) -> None:
+    connection.execute("insert into own (text) values ('half')")
+
+
+async def forgets_to_await(connection: Any) -> None:
+    await connection.execute("insert into own (text) values ('half')")
+    connection.execute("insert into own (text) values ('other half')")
+    await connection.fetch("select * from own")
 
 
 async def goes_on_after_commit(connection: Any) -> None:
@@ -167,7 +171,7 @@ ENDING: list[Body] = [
     terminates,
     resets,
 ]
-FAILING: list[Body] = [
+FAILING: list[Any] = [
     swallows("select 1/0"),
     says("select 1/0"),
     says("insert into own (text) values ('there')"),  # which only COMMIT finds out
@@ -175,7 +179,8 @@ FAILING: list[Body] = [
     says("select pg_terminate_backend(pg_backend_pid())"),
     swallows("select pg_terminate_backend(pg_backend_pid())"),
     times_out,
-    plain,
+    forgets_in_a_plain_function,
+    forgets_to_await,
 ]
 
 
@@ -218,8 +223,14 @@ async def test_a_body_that_fails_is_refused_alone(harness: PostgresHarness, body
     assert isinstance(finish.error, Exception)
     if body is FAILING[0]:
         assert isinstance(finish.error, TransactionRolledBackError)
+    if "forgets" in body.__name__:
+        line = body.__code__.co_firstlineno + (1 if "plain" in body.__name__ else 2)
+        assert f"the statement at test_postgres_store_bodies.py:{line} was never" in str(
+            finish.error
+        )
+        assert DEFAULT_CLASSIFIER.classify(finish.error).verdict is Verdict.PERMANENT
     if "terminate" in body.__name__:
-        assert EVERYTHING.classify(finish.error).verdict is Verdict.TRANSIENT
+        assert DEFAULT_CLASSIFIER.classify(finish.error).verdict is Verdict.TRANSIENT
 
 
 async def test_a_body_may_nest_transactions_and_read_what_its_event_wrote(

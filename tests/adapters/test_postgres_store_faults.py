@@ -10,21 +10,29 @@ from typing import Any
 
 import pytest
 
+from headway import Lifecycle
 from headway.adapters.postgres import document_rows, link
 from headway.adapters.postgres.store import PostgresStore, postgres_store
-from headway.core.beginning import Beginning
-from headway.core.catalogue import EVERYTHING
-from headway.core.errors import ConditionLostError
-from headway.core.failure import Verdict
-from headway.core.lifecycle import Lifecycle
-from headway.core.sweep import Requeue, SweepRule
-from headway.core.travel import Travel
-from headway.core.writes import Add, Increment, InsertNew, Update, Write
-from headway.ports.bus import Delivery
-from headway.ports.candidates import Claim
-from headway.ports.commit import Finish, Outcome, Unit
+from headway.errors import ConditionLostError
+from headway.retrying import DEFAULT_CLASSIFIER, Verdict
 from headway.testing.clock import VirtualClock
 from headway.testing.conformance.examples import ORDERS, unit
+from headway.testing.ports import (
+    Add,
+    Beginning,
+    Claim,
+    Delivery,
+    Finish,
+    Increment,
+    InsertNew,
+    Outcome,
+    Requeue,
+    SweepRule,
+    Travel,
+    Unit,
+    Update,
+    Write,
+)
 from headway.testing.proxy import Fault, Proxy, Rule
 from headway.testing.servers import PostgreSQL
 from tests.adapters.waiting import until
@@ -76,7 +84,7 @@ class Workers:
             try:
                 return await store.commit([run_of(name) for name in group])
             except Exception as error:
-                if EVERYTHING.classify(error).verdict is Verdict.PERMANENT:
+                if DEFAULT_CLASSIFIER.classify(error).verdict is Verdict.PERMANENT:
                     raise
                 self.failures.append(error)
                 await asyncio.sleep(0.02)

@@ -3,21 +3,18 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import asyncpg
 import pytest
 
+from headway import Lifecycle
 from headway.adapters.postgres import candidates, document_rows, documents, preparing, selecting
 from headway.adapters.postgres.candidates import IN_ORDER
 from headway.adapters.postgres.link import BEGIN, Link
 from headway.adapters.postgres.views import Index, given_up_id, indexes, question
-from headway.core.lifecycle import Lifecycle
-from headway.core.sweep import SweepRule
-from headway.core.travel import instant
-from headway.core.writes import InsertNew
-from headway.ports.candidates import View
 from headway.testing.conformance.examples import opened, wrote
 from headway.testing.conformance.stuck import (
     RULE,
@@ -29,6 +26,7 @@ from headway.testing.conformance.stuck import (
     sweeping,
     whole_second,
 )
+from headway.testing.ports import InsertNew, SweepRule, View, instant
 from tests.joined.postgres_harness import PostgresHarness, connected
 
 pytestmark = pytest.mark.server("postgresql")
@@ -74,14 +72,22 @@ async def test_a_view_is_read_without_what_is_not_in_it(
     finder = sweeping(engine).candidates
     await finder.prepare([rule])
     ends = {"leaseUntil": instant(now), "claimUntil": instant(now)}
-    few = {
+    few: dict[str, dict[str, Any]] = {
         "failed": {"status": "failed"},
         "unmoved": {},
         "ahead": {"lastAttemptTime": "3000-01-01T00:00:00Z"},
         "lease over": {"leaseToken": "t", "lastAttemptTime": instant(now), **ends},
         "claim over": {"claimToken": "t", "lastAttemptTime": instant(now), **ends},
         "given up": {"status": "failed_max_retries"},
-    }
+        **{
+            f"{one} {version}": {
+                "status": "failed", "permanentFailure": {"rule": by, "version": version}
+            }
+            for one, by in (("declined", "shop.declined"), ("bug", "python.programming"))
+            for version in ("1", "2", "3")
+        },
+    }  # fmt: skip
+    rule = replace(rule, version="2")
     documents = [old(now, name, **fields) for name, fields in few.items()]
     await wrote(harness, engine, *(InsertNew(rule.collection, each) for each in documents))
     async with connected(harness.url) as connection:
@@ -95,7 +101,9 @@ async def test_a_view_is_read_without_what_is_not_in_it(
             values = asked.old, asked.farthest, 100
             for within in asked.ranges:
                 for newest_first in (False, True):
-                    for after in ((), (now - timedelta(days=9), "x")):
+                    by_version = view in {View.OUTDATED, View.PERMANENT}
+                    last = "v0" if by_version else now - timedelta(days=9)
+                    for after in ((), (last, "x")):
                         statement = asked.page(
                             within, newest_first=newest_first, follows=bool(after)
                         )
@@ -110,6 +118,8 @@ async def test_a_view_is_read_without_what_is_not_in_it(
         await connection.execute("rollback")
     expected = {
         View.FAILED: ["failed"],
+        View.OUTDATED: ["bug 1", "bug 3"],
+        View.PERMANENT: ["bug 2", "declined 1", "declined 2", "declined 3"],
         View.UNMOVED: ["ahead", "unmoved"],
         View.LEASE_OVER: ["lease over"],
         View.CLAIM_OVER: ["claim over"],
@@ -117,7 +127,7 @@ async def test_a_view_is_read_without_what_is_not_in_it(
     for view, ids in expected.items():
         assert await seen(finder, view, now, rule) == ids
     tally = await finder.tally(rule, now)
-    assert (tally.stuck, tally.given_up) == (5, 1)
+    assert (tally.stuck, tally.given_up, tally.permanent) == (7, 1, 4)
 
 
 async def looked_up(connection: Any, statement: str, *values: Any) -> None:

@@ -5,14 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from headway.core.beginning import Beginning, How
-from headway.core.errors import UnreadableDocumentError
-from headway.core.lifecycle import State
-from headway.core.unreadable import UNREADABLE
-from headway.core.writes import InsertNew, Update
-from headway.ports.commit import Outcome
+from headway.errors import UnreadableDocumentError
 from headway.testing.conformance.examples import opened, wrote
 from headway.testing.conformance.stuck import RULE, sweeping
+from headway.testing.ports import UNREADABLE, Beginning, How, InsertNew, Outcome, State, Update
 from tests.joined.postgres_harness import PostgresHarness, connected
 
 pytestmark = pytest.mark.server("postgresql")

@@ -6,21 +6,19 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.parser import text_string_to_metric_families
 
-from headway.adapters.prometheus.observer import PrometheusObserver
 from headway.core import metrics, sweep_metrics
-from headway.core.action import Reason
-from headway.core.catalogue import EVERYTHING
-from headway.core.facts import CommitResolved, Fact, GaveUp, Recovered, RetryScheduled
-from headway.core.failure import Failure
-from headway.core.metric import Metric
 from headway.core.metrics import CATALOGUE
+from headway.facts import CommitResolved, Fact, GaveUp, Recovered, RetryScheduled
+from headway.metrics import Metric
+from headway.prometheus import PrometheusObserver
+from headway.retrying import DEFAULT_CLASSIFIER, Failure, Reason
 
 LOST = ConnectionResetError("lost")
 FAILURE = Failure(
     attempt=1,
     at=datetime(2024, 2, 29, tzinfo=UTC),
     error=LOST,
-    diagnosis=EVERYTHING.classify(LOST),
+    diagnosis=DEFAULT_CLASSIFIER.classify(LOST),
 )
 RETRIED = RetryScheduled(
     call="store",

@@ -14,8 +14,8 @@ import pytest
 
 from headway.adapters.prometheus.pushing import Pushgateway
 from headway.core.gateway_url import GatewayUrl, read_gateway_url
-from headway.core.tally import Tally
 from headway.testing import servers
+from headway.testing.ports import Tally
 from headway.testing.servers.loopback import HOST, free_port, http_request
 from tests.adapters.sweep_figures import NOW, TALLY, figures
 

@@ -10,9 +10,9 @@ from headway.adapters.rabbitmq import history as rabbitmq_history
 from headway.adapters.rabbitmq import journal
 from headway.adapters.rabbitmq.declaring import has_default_limit
 from headway.adapters.rabbitmq.topology import HISTORY
-from headway.core.travel import instant
 from headway.ports.history import KEPT
 from headway.testing.conformance.history import HistoryConformance
+from headway.testing.ports import instant
 from tests.adapters.rabbitmq_by_hand import channel_to, contents, declare, put
 from tests.adapters.rabbitmq_engine import RabbitEngineHarness
 

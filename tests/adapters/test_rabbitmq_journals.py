@@ -9,8 +9,6 @@ from pathlib import Path
 import pytest
 
 from headway.adapters.rabbitmq.topology import CATALOGUE, starts_of
-from headway.ports.bus import SUSPECT_AFTER, Delivery, Done
-from headway.ports.engine import Engine
 from headway.testing.conformance.examples import (
     MAILS,
     ORDERS,
@@ -20,6 +18,7 @@ from headway.testing.conformance.examples import (
     publish,
     take_one,
 )
+from headway.testing.ports import SUSPECT_AFTER, Delivery, Done, Engine
 from headway.testing.servers import RabbitMQ
 from tests.adapters.rabbitmq_by_hand import contents
 from tests.adapters.rabbitmq_engine import RabbitEngineHarness

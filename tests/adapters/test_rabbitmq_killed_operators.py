@@ -11,7 +11,7 @@ import pytest
 
 from headway.adapters.rabbitmq import headers
 from headway.adapters.rabbitmq.engine import RabbitParts
-from headway.core.letter import Letter
+from headway.operations import Letter
 from headway.runtime.failed_reading import walk
 from headway.testing.conformance.examples import ORDERS, QUEUES, letters_for
 from tests.adapters.rabbitmq_by_hand import contents

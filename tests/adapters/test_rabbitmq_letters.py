@@ -8,15 +8,14 @@ import msgspec
 import pika
 import pytest
 
+from headway import ConfigurationError
 from headway.adapters.rabbitmq import looks, scanning
 from headway.adapters.rabbitmq.engine import RabbitParts, rabbitmq_parts
 from headway.adapters.rabbitmq.scanning import QueueHeldError
-from headway.adapters.system.chance import SystemChance
-from headway.core.action import Reason
-from headway.core.errors import ConfigurationError, LetterGoneError, NotPublishedError
-from headway.core.letter import Letter
-from headway.ports.bus import Message
-from headway.runtime.failed import FailedQueues
+from headway.clock import SystemChance
+from headway.errors import LetterGoneError, NotPublishedError
+from headway.operations import FailedQueues, Letter
+from headway.retrying import Reason
 from headway.runtime.failed_reading import walk
 from headway.runtime.failed_sending import again
 from headway.runtime.joined_engine import without_store
@@ -29,6 +28,7 @@ from headway.testing.conformance.examples import (
     sent_again,
     take,
 )
+from headway.testing.ports import Message
 from headway.testing.servers import RabbitMQ
 from tests.adapters.rabbitmq_by_hand import channel_to, contents, declare, put
 from tests.adapters.rabbitmq_engine import RabbitEngineHarness
@@ -130,18 +130,50 @@ async def test_no_policy_removes_letters_that_are_looked_at(
     assert await all_of(await opened(harness)) == letters
 
 
+@pytest.mark.parametrize("number", [1_200, 5_500])
 async def test_a_delivery_limit_of_zero_is_named_and_removes_no_letter(
-    harness: Harness, rabbitmq_server: RabbitMQ, caplog: pytest.LogCaptureFixture
+    harness: Harness, rabbitmq_server: RabbitMQ, caplog: pytest.LogCaptureFixture, number: int
+) -> None:
+    parts, letters = await with_letters(harness, number)
+    rabbitmq_server.set_policy(harness.url, FAILED, delivery_limit=0)
+    await policy_holds()
+    if number == 1_200:  # that many can be published anew
+        assert len(await parts.letters.read(FAILED, 10_000)) == number
+        (said,) = [each for each in caplog.records if each.levelname == "ERROR"]
+        assert "removed 1200 messages of shop.failed" in said.getMessage()
+        assert "published 1200 of them anew: a policy sets delivery-limit 0" in said.getMessage()
+    (first, *_) = letters
+    for work in (
+        parts.letters.read(FAILED, 10_000),
+        parts.letters.remove(FAILED, [first.letter_id]),
+        parts.letters.requeue(FAILED, first.letter_id, sent_again(first)),
+    ):
+        caplog.clear()
+        with pytest.raises(ConfigurationError, match=r"Cannot read shop\.failed: .*policy"):
+            await work
+        (said,) = [each for each in caplog.records if each.levelname == "ERROR"]
+        assert "removed 1 messages of shop.failed" in said.getMessage()
+        assert "published 1 of them anew" in said.getMessage()
+    listed = {each.name: each.letters for each in await parts.letters.queues()}
+    assert listed[FAILED] == number
+    rabbitmq_server.set_policy(harness.url, FAILED, delivery_limit=5)
+    await policy_holds()
+    assert {each.letter_id for each in await all_of(parts)} == {e.letter_id for e in letters}
+
+
+async def test_list_of_failed_queues_is_given_under_a_delivery_limit_of_zero(
+    harness: Harness, rabbitmq_server: RabbitMQ
 ) -> None:
     parts, letters = await with_letters(harness, 120)
     rabbitmq_server.set_policy(harness.url, FAILED, delivery_limit=0)
     await policy_holds()
     for _ in range(3):
-        caplog.clear()
-        assert len(await parts.letters.read(FAILED, 2)) == 2
-        assert {each.letter_id for each in await all_of(parts)} == {e.letter_id for e in letters}
-        (said, *_) = [each for each in caplog.records if each.levelname == "ERROR"]
-        assert "a policy sets delivery-limit 0" in said.getMessage()
+        parts.letters._peeked.clear()
+        listed = {each.name: each.letters for each in await parts.letters.queues()}
+        assert listed[FAILED] == 120
+    rabbitmq_server.set_policy(harness.url, FAILED, delivery_limit=5)
+    await policy_holds()
+    assert {each.letter_id for each in await all_of(parts)} == {e.letter_id for e in letters}
 
 
 async def policy_holds() -> None:

@@ -19,11 +19,10 @@ from headway.adapters.rabbitmq.outgoing import DIRECT, Outgoing
 from headway.adapters.rabbitmq.sources import Arrived
 from headway.adapters.rabbitmq.tolerant import frame_of, properties_of
 from headway.adapters.rabbitmq.writing import SHORTEST_CASE_FILE, apart, read
-from headway.core.catalogue import EVERYTHING
-from headway.core.errors import NotPublishedError, UnsendableError
-from headway.core.failure import Verdict
-from headway.core.letter import Letter, kept
-from headway.ports.bus import HandedBack
+from headway.core.letter import kept
+from headway.errors import NotPublishedError, UnsendableError
+from headway.operations import Letter
+from headway.retrying import DEFAULT_CLASSIFIER, Verdict
 from headway.testing.conformance.examples import (
     ORDERS,
     QUEUES,
@@ -32,6 +31,7 @@ from headway.testing.conformance.examples import (
     sent_again,
     take,
 )
+from headway.testing.ports import HandedBack
 from headway.testing.servers import RabbitMQ
 from tests.adapters.rabbitmq_by_hand import channel_to
 from tests.adapters.rabbitmq_engine import RabbitEngineHarness
@@ -166,6 +166,13 @@ FORGED = {
             '[{"number":1,"at":"x","worker":"","error_type":"","message":"","verdict":"","rule":""}]'
         ),
     ),
+    "no refusals": (b"headway-refusals", text("{}")),
+    "a number as refusals": (b"headway-refusals", number(3)),
+    "a refusal at no time": (
+        b"headway-refusals",
+        text('[{"version":"1","since":"x","error":""}]'),
+    ),
+    "too large refusals": (b"headway-refusals", text("[" + " " * 200_000 + "]")),
     "a deep table": (b"headway-failures", nested(2_000)),
 }
 
@@ -274,7 +281,7 @@ async def test_what_cannot_be_sent_fails_alone(harness: RabbitEngineHarness) -> 
     assert found[1::2] == [[True]] * len(bad)
     taken = await take(harness, await engine_of(harness), 6)
     assert len(taken) == 6
-    assert EVERYTHING.classify(UnsendableError("x")).verdict is Verdict.PERMANENT
+    assert DEFAULT_CLASSIFIER.classify(UnsendableError("x")).verdict is Verdict.PERMANENT
 
 
 async def engine_of(harness: RabbitEngineHarness) -> Any:

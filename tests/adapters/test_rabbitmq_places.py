@@ -7,10 +7,9 @@ import pytest
 from headway.adapters.rabbitmq.engine import RabbitParts
 from headway.adapters.rabbitmq.scanning import Scan, Taken
 from headway.adapters.rabbitmq.topology import STEPS, delay_name, suspects_of
-from headway.core.travel import Travel
-from headway.ports.bus import Done, Later
+from headway.operations import verify
 from headway.runtime.joined_engine import without_store
-from headway.runtime.overview import Verdict, verify
+from headway.runtime.overview import Verdict
 from headway.testing.conformance.examples import (
     MAILS,
     ORDERS,
@@ -19,6 +18,7 @@ from headway.testing.conformance.examples import (
     message,
     take_one,
 )
+from headway.testing.ports import Done, Later, Travel
 from tests.adapters.rabbitmq_by_hand import channel_to, put
 from tests.adapters.rabbitmq_engine import RabbitEngineHarness
 

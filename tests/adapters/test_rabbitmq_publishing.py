@@ -1,4 +1,4 @@
-"""Many messages at once: what cannot be sent keeps all back, and errors say what is stored."""
+"""Messages on their way to the broker: nothing counts as stored before the broker has stored it."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -7,9 +7,18 @@ from datetime import timedelta
 import pytest
 
 from headway.adapters.rabbitmq import sending
-from headway.core.errors import NotPublishedError, UnsendableError
-from headway.ports.bus import Bus, Done
-from headway.testing.conformance.examples import ORDERS, QUEUES, message, well_travelled
+from headway.errors import NotPublishedError, UnsendableError
+from headway.testing.conformance.examples import (
+    ORDERS,
+    QUEUES,
+    message,
+    nothing_due,
+    opened,
+    publish,
+    take_one,
+    well_travelled,
+)
+from headway.testing.ports import Bus, Done, Later
 from headway.testing.proxy import Proxy
 from headway.testing.servers import RabbitMQ
 from tests.adapters.rabbitmq_by_hand import channel_to
@@ -119,3 +128,55 @@ async def test_a_connection_that_is_lost_on_the_way_says_what_is_stored(
     found = set(await drain(harness.open_parts().bus))
     assert stored <= found
     assert len(found - stored - {"first"}) <= sending.WINDOW, "so many may be on their way"
+
+
+async def test_an_event_that_a_full_queue_refuses_is_not_published(
+    harness: RabbitEngineHarness, rabbitmq_server: RabbitMQ
+) -> None:
+    bus = harness.open_parts().bus
+    await bus.open(QUEUES)
+    rabbitmq_server.set_policy(harness.url, f"^{ORDERS.name}$", max_length=1)
+    stored: list[str] = []
+
+    async def fill() -> None:
+        for number in range(1_000):  # the broker applies a policy some time after it was set
+            await bus.publish([message(f"operation-{number}")])
+            stored.append(f"operation-{number}")
+
+    with pytest.raises(NotPublishedError, match="its queue is full or has no leader") as refused:
+        await fill()
+    assert refused.value.stored == frozenset()
+    assert await drain(bus) == stored
+
+
+async def test_an_event_that_cannot_be_delayed_is_not_lost_with_its_worker(
+    harness: RabbitEngineHarness, rabbitmq_server: RabbitMQ
+) -> None:
+    engine = await opened(harness)
+    await publish(engine, "a")
+    delivery = await take_one(harness, engine)
+    for queue in rabbitmq_server.queue_types(harness.url):
+        if queue.startswith("headway.delay."):
+            rabbitmq_server.delete_queue(harness.url, queue)
+    later = Later(harness.clock.now() + timedelta(seconds=10), delivery.travel)
+    with pytest.raises(NotPublishedError, match="no queue took"):
+        await engine.bus.settle([(delivery, later)])
+    await harness.kill(engine)
+    assert (await take_one(harness, await opened(harness))).travel.operation == "a"
+
+
+async def test_an_event_due_after_the_longest_delay_goes_round_until_then(
+    harness: RabbitEngineHarness,
+) -> None:
+    engine = await opened(harness)
+    await publish(engine, "a")
+    delivery = await take_one(harness, engine)
+    tomorrow = harness.clock.now() + timedelta(days=1)
+    await engine.bus.settle([(delivery, Later(tomorrow, delivery.travel))])
+    with channel_to(harness.url) as by_hand:  # does what the broker does after 15 minutes
+        _, properties, body = by_hand.basic_get("headway.delay.900000", auto_ack=True)
+        assert body == delivery.body
+        by_hand.basic_publish("", ORDERS.name, body, properties)
+    async with asyncio.timeout(20):
+        while not sum(each.delayed for each in (await engine.places.depths()).queues):
+            await nothing_due(harness, engine)

@@ -17,16 +17,13 @@ from headway.adapters.rabbitmq.connecting import parameters
 from headway.adapters.rabbitmq.consuming import Consumers
 from headway.adapters.rabbitmq.engine import rabbitmq_parts
 from headway.adapters.rabbitmq.link import Link
-from headway.adapters.system.chance import SystemChance
-from headway.adapters.system.clock import SystemClock
-from headway.core.event import encode
-from headway.ports.bus import Done
-from headway.ports.engine import Engine
+from headway.clock import SystemChance, SystemClock
 from headway.runtime.joined_engine import without_store
 from headway.runtime.observers import Observers
 from headway.runtime.publisher import message_of
 from headway.runtime.worker import Worker
 from headway.testing.conformance.examples import MAILS, ORDERS, message, opened, publish, take
+from headway.testing.ports import Done, Engine, encode
 from headway.testing.proxy import Proxy
 from headway.testing.servers import RabbitMQ
 from tests.adapters.rabbitmq_harness import RabbitBusHarness

@@ -7,9 +7,10 @@ from datetime import timedelta
 
 import pytest
 
+from headway import ConfigurationError
 from headway.adapters.rabbitmq import desk, sending
 from headway.adapters.rabbitmq.engine import RabbitParts
-from headway.core.errors import BrokerFullError, ConfigurationError, NotPublishedError
+from headway.errors import BrokerFullError, NotPublishedError
 from headway.testing.conformance.examples import ORDERS, QUEUES, letters_for, message
 from headway.testing.servers import RabbitMQ
 from tests.adapters.rabbitmq_engine import RabbitEngineHarness

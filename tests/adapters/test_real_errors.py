@@ -10,9 +10,8 @@ import psycopg
 import pytest
 import sqlalchemy
 
-from headway.core.catalogue import EVERYTHING
-from headway.core.conflict import classify_dsql_error
-from headway.core.failure import Verdict
+from headway import classify_dsql_error
+from headway.retrying import DEFAULT_CLASSIFIER, Verdict
 from headway.testing.servers import PostgreSQL
 from headway.testing.servers.loopback import free_port
 
@@ -268,12 +267,12 @@ async def test_a_full_server_is_not_called_again_as_if_the_connection_were_lost(
         async with sessions(connect, server.url, 2):
             error = await error_of(connect(server.url))
     assert classify_dsql_error(error)[:2] == (False, "UNKNOWN_ERROR")
-    diagnosis = EVERYTHING.classify(error)
+    diagnosis = DEFAULT_CLASSIFIER.classify(error)
     assert (diagnosis.verdict, diagnosis.error_type) == (Verdict.TRANSIENT, "RESOURCES_EXHAUSTED")
 
 
 @drivers
 async def test_a_stranger_is_refused_for_good(connect: Open, postgres_database: str) -> None:
     error = await error_of(connect(postgres_database.replace("postgres@", "stranger@")))
-    diagnosis = EVERYTHING.classify(error)
+    diagnosis = DEFAULT_CLASSIFIER.classify(error)
     assert (diagnosis.verdict, diagnosis.error_type) == (Verdict.PERMANENT, "CREDENTIALS_REFUSED")

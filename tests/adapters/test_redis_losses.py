@@ -10,7 +10,7 @@ import redis
 from headway.adapters.redis.losses import concerns
 from headway.adapters.redis.opening import one_server
 from headway.adapters.redis.sequences import redis_sequences
-from headway.core.sequence_answers import Offer
+from headway.testing.ports import Offer
 from headway.testing.servers import Redis
 
 pytestmark = pytest.mark.server("redis")

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 from redis.exceptions import OutOfMemoryError
 
+from headway import ConfigurationError
 from headway.adapters.redis.clustered import clustered_sequences
 from headway.adapters.redis.sequences import RedisSequences, redis_sequences
-from headway.core.errors import ConfigurationError
-from headway.core.sequence_answers import Completion, Look, Offer, Outcome
-from headway.core.sequence_settings import OnGap, SequenceSettings
-from headway.core.sequence_state import Why
-from headway.ports.sequences import UnreadableKeyError
+from headway.core.sequence_answers import Outcome
+from headway.errors import UnreadableKeyError
+from headway.order import OnGap, SequenceSettings, Why
 from headway.testing.clock import VirtualClock
+from headway.testing.ports import Completion, Look, Offer
 from headway.testing.servers import Redis
 
 pytestmark = pytest.mark.server("redis")

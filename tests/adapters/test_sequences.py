@@ -13,12 +13,11 @@ from headway.adapters.redis.clustered import clustered_sequences
 from headway.adapters.redis.sequences import redis_sequences
 from headway.adapters.sqlite import sequence_rows
 from headway.adapters.sqlite.sequences import sqlite_sequences
-from headway.core.sequence_answers import Offer
-from headway.core.sequence_settings import SequenceSettings
-from headway.ports.sequences import SequenceEngine
+from headway.order import SequenceSettings
 from headway.testing.clock import VirtualClock
 from headway.testing.conformance.ordering import SequencesHarness
 from headway.testing.conformance.sequences import SequencesConformance
+from headway.testing.ports import Offer, SequenceEngine
 from headway.testing.servers import Redis
 from headway.testing.servers.process import wait_until
 

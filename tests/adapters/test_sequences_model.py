@@ -24,11 +24,9 @@ from headway.adapters.redis.sequences import redis_sequences
 from headway.adapters.sqlite import sequence_rows
 from headway.adapters.sqlite.sequences import sqlite_sequences
 from headway.core.sequence import Sequencer
-from headway.core.sequence_answers import Completion, Look, Offer, Work
-from headway.core.sequence_settings import OnGap, OnLate, SequenceSettings
-from headway.core.sequence_state import KeyState
-from headway.ports.sequences import SequenceEngine
+from headway.order import OnGap, OnLate, SequenceSettings, Turn
 from headway.testing.clock import VirtualClock
+from headway.testing.ports import Completion, KeyState, Look, Offer, SequenceEngine
 from headway.testing.servers import Redis
 
 SECOND = timedelta(seconds=1)
@@ -94,7 +92,7 @@ class Model:
             del self.payloads[key, position]
         return answer
 
-    def filled(self, work: Work | None) -> Work | None:
+    def filled(self, work: Turn | None) -> Turn | None:
         if work is None or not work.held:
             return work
         return structs.replace(work, payload=self.payloads[work.key, work.position])
@@ -212,7 +210,7 @@ class History(RuleBasedStateMachine):
         work = self.works[-1 - which % len(self.works)]
         done = Completion(work.key, work.position, work.token)
         result = self.model.machine.renew(self.model.states[work.key], done, self.now)
-        renewed = Work(work.key, work.position, work.payload, work.token)
+        renewed = Turn(work.key, work.position, work.payload, work.token)
         answer = self.model.step(work.key, result)
         self.compare(answer, lambda engine: _one(engine.renew(renewed)))
 
@@ -255,7 +253,7 @@ class History(RuleBasedStateMachine):
         self.tokens += 1
         return f"t{self.tokens}"
 
-    def took(self, work: Work | None) -> None:
+    def took(self, work: Turn | None) -> None:
         if work is not None:
             # What was handed out as given up is never an ordinary result any more.
             assert work.late or work.position not in self.given_up[work.key]

@@ -12,10 +12,9 @@ import pytest
 from headway.adapters.sqlite.bell import Bell
 from headway.adapters.sqlite.connection import Location
 from headway.adapters.sqlite.engine import SqliteEngine, sqlite_engine
-from headway.adapters.system.chance import SystemChance
-from headway.adapters.system.clock import SystemClock
-from headway.ports.bus import Done
+from headway.clock import SystemChance, SystemClock
 from headway.testing.conformance.examples import ORDERS, QUEUES, publish
+from headway.testing.ports import Done
 from tests.adapters.waiting import somebody_waits, until
 
 LONG = timedelta(seconds=20)

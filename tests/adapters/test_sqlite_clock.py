@@ -9,11 +9,10 @@ import pytest
 
 from headway.adapters.sqlite.engine import SqliteEngine, sqlite_engine
 from headway.adapters.sqlite.sequences import sqlite_sequences
-from headway.adapters.system.chance import SystemChance
-from headway.adapters.system.clock import SystemClock
-from headway.core.sequence_answers import Completion, Offer, Outcome
-from headway.ports.bus import Later
+from headway.clock import SystemChance, SystemClock
+from headway.core.sequence_answers import Outcome
 from headway.testing.conformance.examples import ORDERS, QUEUES, message, publish, unit
+from headway.testing.ports import Completion, Later, Offer
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 START = datetime(2026, 11, 18, 12, tzinfo=UTC)

@@ -9,11 +9,18 @@ from typing import Any
 import pytest
 
 from headway.adapters.sqlite.schema import VERSION
-from headway.core.errors import TransactionEndedError
-from headway.core.writes import Increment
-from headway.ports.commit import Outcome
+from headway.errors import TransactionEndedError
 from headway.testing.conformance.examples import opened, publish, take, take_one, unit
-from tests.adapters.hostile_bodies import HOSTILE, SETTINGS, closes, replaces_the_authorizer, says
+from headway.testing.ports import Increment, Outcome
+from tests.adapters.hostile_bodies import (
+    HOSTILE,
+    SETTINGS,
+    closes,
+    replaces_the_authorizer,
+    says,
+    suspends,
+    waits,
+)
 from tests.adapters.test_sqlite_engine import SqliteHarness
 
 
@@ -139,3 +146,17 @@ async def test_a_refusal_that_no_retry_can_mend_says_so(
     (finish,) = await engine.finisher.finish([unit(delivery, harness.clock.now(), bodies=(body,))])
     assert isinstance(finish.error, TransactionEndedError)
     assert "the body" in str(finish.error)
+
+
+@pytest.mark.parametrize("body", [suspends, waits])
+async def test_a_body_that_suspends_is_refused_and_its_line_is_named(
+    harness: SqliteHarness, body: Callable[[Any], object]
+) -> None:
+    engine = await opened(harness)
+    await publish(engine, "a")
+    delivery = await take_one(harness, engine)
+    (finish,) = await engine.finisher.finish([unit(delivery, harness.clock.now(), bodies=(body,))])
+    assert isinstance(finish.error, TypeError)
+    first = body.__code__.co_firstlineno
+    assert f"(hostile_bodies.py:{first} {body.__name__})" in str(finish.error)
+    assert f"it suspended at hostile_bodies.py:{first + 2}" in str(finish.error)

@@ -1,4 +1,4 @@
-"""Work on SQLite grows with what is to be done, and not with what is stored.
+"""Turn on SQLite grows with what is to be done, and not with what is stored.
 
 Each test does the same at two sizes, a hundred times apart, and compares the steps of SQLite's
 virtual machine: they may differ by a factor of two at most.
@@ -18,15 +18,12 @@ from headway.adapters.sqlite.rows import seconds
 from headway.adapters.sqlite.selecting import read_row
 from headway.adapters.sqlite.sequences import sqlite_sequences
 from headway.adapters.sqlite.store import sqlite_store
-from headway.adapters.system.chance import SystemChance
-from headway.adapters.system.clock import SystemClock
-from headway.core.sequence_answers import Completion, Look, Offer, Outcome
-from headway.core.sequence_settings import OnGap, SequenceSettings
-from headway.core.travel import instant
-from headway.core.writes import Document
-from headway.ports.bus import Parked
+from headway.clock import SystemChance, SystemClock
+from headway.core.sequence_answers import Outcome
+from headway.order import OnGap, SequenceSettings
 from headway.runtime.joined_engine import with_store
 from headway.testing.conformance.examples import MAILS, ORDERS, publish
+from headway.testing.ports import Completion, Document, Look, Offer, Parked, instant
 from tests.adapters.leases_in_doubt import LAPSED, RUNNING, leases_lapse, sweep_in_doubt
 from tests.adapters.scraping import scraped
 from tests.adapters.sqlite_steps import Steps, fill
@@ -57,6 +54,11 @@ insert into headway_items (queue, due, operation, generation, failures, not_yet,
 COUNTED = "update headway_queues set items = items + :many where name = :queue"
 ACCEPTED = f"""
 insert into headway_accepted {NUMBERS} select :queue, 'ready ' || i, :at from n
+"""
+
+UNROUTED = f"""
+insert into headway_unrouted (event_type, operation, at, body)
+{NUMBERS} select 'OrderShipped', 'unrouted ' || i, :at, '{{}}' from n
 """
 
 
@@ -96,6 +98,7 @@ def values(many: int) -> dict[str, object]:
             f'queue_depth{{place="ready",queue="{ORDERS.name}"}}',
             id="ready",
         ),
+        pytest.param((UNROUTED,), "headway_unrouted_events", id="unrouted"),
     ],
 )
 async def test_a_scrape_costs_the_same_whatever_is_stored(

@@ -11,10 +11,7 @@ import pytest
 from headway.adapters.sqlite.engine import SqliteEngine, sqlite_engine
 from headway.adapters.sqlite.records import row_of, write
 from headway.adapters.sqlite.timeline import Moment
-from headway.adapters.system.chance import SystemChance
-from headway.adapters.system.clock import SystemClock
-from headway.ports.engine import Engine
-from headway.ports.records import DoneRecord
+from headway.clock import SystemChance, SystemClock
 from headway.testing.conformance.bus import BusConformance
 from headway.testing.conformance.candidates import CandidatesConformance
 from headway.testing.conformance.commit import CommitConformance
@@ -27,6 +24,8 @@ from headway.testing.conformance.letters import LettersConformance
 from headway.testing.conformance.places import PlacesConformance
 from headway.testing.conformance.records import RecordsConformance
 from headway.testing.conformance.totals import TotalsConformance
+from headway.testing.conformance.unrouted import UnroutedConformance
+from headway.testing.ports import DoneRecord, Engine
 
 NO_PROCESS = 2**22 + 1
 """Linux gives no process a number as high as this."""
@@ -124,6 +123,9 @@ class TestLetters(LettersConformance): ...
 
 
 class TestPlaces(PlacesConformance): ...
+
+
+class TestUnrouted(UnroutedConformance): ...
 
 
 class TestRecords(RecordsConformance): ...

@@ -12,13 +12,12 @@ from typing import Any
 
 import pytest
 
+from headway import ConfigurationError
 from headway.adapters.sqlite import letters, schema
 from headway.adapters.sqlite.connection import Location, connect
 from headway.adapters.sqlite.engine import SqliteEngine, sqlite_engine
-from headway.adapters.system.chance import SystemChance
-from headway.adapters.system.clock import SystemClock
-from headway.core.errors import ConfigurationError
-from headway.ports.bus import Queue
+from headway.clock import SystemChance, SystemClock
+from headway.testing.ports import Queue
 from tests.adapters.waiting import somebody_waits
 
 QUEUE = Queue(name="q", event_types=("A",), failed="q.failed")

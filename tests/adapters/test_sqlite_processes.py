@@ -17,18 +17,23 @@ from typing import Any
 import msgspec
 import pytest
 
+from headway import Lifecycle, Service
 from headway.adapters.sqlite.engine import SqliteEngine, sqlite_engine
-from headway.adapters.system.chance import SystemChance
-from headway.adapters.system.clock import SystemClock
-from headway.core.lifecycle import Lifecycle
-from headway.core.travel import Travel
-from headway.core.writes import InsertNew
-from headway.ports.bus import Delivery, Done, Message, Queue
-from headway.ports.commit import Unit
-from headway.ports.records import DoneRecord, Ended
-from headway.runtime.service import Handler, Service
+from headway.clock import SystemChance, SystemClock
+from headway.runtime.service import Handler
 from headway.runtime.worker import Worker
 from headway.testing.facts import Recorder
+from headway.testing.ports import (
+    Delivery,
+    Done,
+    DoneRecord,
+    Ended,
+    InsertNew,
+    Message,
+    Queue,
+    Travel,
+    Unit,
+)
 
 QUEUE = Queue(name="shop.orders", event_types=("Order",), failed="shop.failed")
 SHORT = timedelta(seconds=1)

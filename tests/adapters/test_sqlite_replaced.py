@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from headway import ConfigurationError
 from headway.adapters.sqlite.engine import SqliteEngine, sqlite_engine
-from headway.adapters.system.chance import SystemChance
-from headway.adapters.system.clock import SystemClock
-from headway.core.errors import ConfigurationError, StorageLostError
+from headway.clock import SystemChance, SystemClock
+from headway.errors import StorageLostError
 from headway.testing.conformance.examples import (
     ORDERS,
     QUEUES,

@@ -9,10 +9,11 @@ import pytest
 
 from headway import Resequencer
 from headway.adapters.sqlite.sequences import sqlite_sequences
-from headway.core.sequence_answers import Completion, Look, Offer, Outcome, Work
-from headway.ports.sequences import UnreadableKeyError
-from headway.runtime.sequence_fates import Fate, Result
+from headway.core.sequence_answers import Outcome
+from headway.errors import UnreadableKeyError
+from headway.order import Disposition, Result, Turn
 from headway.testing.clock import VirtualClock
+from headway.testing.ports import Completion, Look, Offer
 
 KEYS = ("6", "7", "8")
 
@@ -54,7 +55,7 @@ async def test_a_key_that_cannot_be_read_stops_no_other(
     ]
     done = await sequences.complete([Completion(key, 2, "d") for key in KEYS])
     assert [each.accepted for each in done] == [True, False, True]
-    assert not await sequences.renew(Work("7", 2, b"", "d"))
+    assert not await sequences.renew(Turn("7", 2, b"", "d"))
     assert await sequences.give_back(Offer("7", 2, b"", "d")) is None
     assert "what is kept of '7' cannot be read" in caplog.text
     with pytest.raises(UnreadableKeyError, match="mend it, or forget the key"):
@@ -71,7 +72,7 @@ async def test_what_cannot_be_taken_is_left_to_its_source(
 ) -> None:
     applied: list[tuple[str, int]] = []
 
-    async def apply(work: Work) -> None:
+    async def apply(work: Turn) -> None:
         applied.append((work.key, work.position))
 
     async with Resequencer(
@@ -81,5 +82,5 @@ async def test_what_cannot_be_taken_is_left_to_its_source(
         await order.offer_all([Result(key, 1) for key in KEYS])
         spoil(tmp_path / "headway.db", "headway_sequences set marker = 'what is this'")
         fates = await order.offer_all([Result(key, 2) for key in KEYS])
-    assert fates == [Fate.APPLIED, Fate.LEFT, Fate.APPLIED]
+    assert fates == [Disposition.APPLIED, Disposition.LEFT, Disposition.APPLIED]
     assert sorted(applied)[-3:] == [("7", 1), ("8", 1), ("8", 2)]

@@ -9,7 +9,7 @@ import pytest
 
 from headway import connect
 from headway.adapters.sqlite.tables import Tables
-from headway.core.errors import StorageLostError
+from headway.errors import StorageLostError
 
 SCHEMA = ("create table if not exists notes (text text)",)
 

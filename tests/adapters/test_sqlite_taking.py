@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from headway.adapters.sqlite import rows
-from headway.ports.bus import Done, Queue
 from headway.testing.conformance.examples import (
     ORDERS,
     message,
@@ -14,6 +13,7 @@ from headway.testing.conformance.examples import (
     operations,
     take_one,
 )
+from headway.testing.ports import Done, Queue
 from tests.adapters.test_sqlite_engine import SqliteHarness
 
 

@@ -9,20 +9,29 @@ from typing import Any
 
 import pytest
 
-from headway.core.beginning import Beginning, How
-from headway.core.errors import UnreadableDocumentError
-from headway.core.lifecycle import Lifecycle, State
-from headway.core.sweep import SweepRule
-from headway.core.unreadable import UNREADABLE, is_stand_in
-from headway.core.writes import Increment, InsertNew, Update, Write
-from headway.ports.candidates import View
-from headway.ports.commit import Outcome
-from headway.ports.engine import Engine, Sweeping
-from headway.runtime.work import Around, Buffer, Work
+from headway import Lifecycle, Work
+from headway.core.unreadable import is_stand_in
+from headway.errors import UnreadableDocumentError
+from headway.runtime.work import Around, Buffer
 from headway.testing.clock import VirtualClock
 from headway.testing.conformance.examples import opened, publish, take, unit
 from headway.testing.conformance.harness import EngineHarness
 from headway.testing.conformance.stuck import old, scanned, seen
+from headway.testing.ports import (
+    UNREADABLE,
+    Beginning,
+    Engine,
+    How,
+    Increment,
+    InsertNew,
+    Outcome,
+    State,
+    Sweeping,
+    SweepRule,
+    Update,
+    View,
+    Write,
+)
 from tests.adapters.test_sqlite_engine import SqliteHarness
 
 PLAIN = SweepRule(lifecycle=Lifecycle("docs"))

@@ -10,18 +10,22 @@ from typing import Any
 
 import pytest
 
-from headway.adapters.system.chance import SystemChance
-from headway.ports.engine import Engine
+from headway import Service
+from headway.clock import SystemChance
 from headway.runtime.publisher import Publisher
-from headway.runtime.service import Service
 from headway.runtime.worker import Worker
 from headway.testing.conformance.examples import ORDERS, opened, operations, publish
 from headway.testing.facts import Recorder
+from headway.testing.ports import Engine
 from tests.adapters.test_sqlite_engine import SqliteHarness
 
 CHANGES = {
     "history that is no JSON": "history = 'not json'",
     "history of another program": """history = '[{"foo":1}]'""",
+    "refusals that are no JSON": "refusals = 'not json'",
+    "refusals of another program": """refusals = '[{"version":1}]'""",
+    "a refusal at no time": """refusals = '[{"version":"1","since":"x","error":""}]'""",
+    "bytes as its refusals": "refusals = x'00ff'",
     "no body": "body = null",
     "text that is not UTF-8": "body = cast(x'7bff7d' as text)",
     "much text that is not UTF-8": "body = cast(zeroblob(70000) || x'ff' as text)",

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 from pymongo.errors import NotPrimaryError, ServerSelectionTimeoutError
 
-from headway.adapters.logs.observer import LogObserver
-from headway.core.sweep_facts import (
+from headway.facts import (
     CollectionFailed,
     CollectionLeftAlone,
     CollectionSwept,
@@ -18,11 +17,13 @@ from headway.core.sweep_facts import (
     DocumentsRefused,
     DocumentsRequeued,
     LeasesDoubted,
+    Skip,
+    Status,
     SweepEnded,
     SweepFact,
 )
-from headway.core.sweep_totals import Skip, Status
-from headway.core.tally import Tally
+from headway.logs import LogObserver
+from headway.testing.ports import Tally
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 
@@ -145,8 +146,8 @@ LINES: dict[str, tuple[SweepFact, str, str]] = {
         ),
         "WARNING",
         (
-            "Nothing of chunks is requeued while what ChunksPrepared of embedding needs is down, "
-            "or embedding is paused; looking again in 900s"
+            "Nothing of chunks is requeued while ChunksPrepared of embedding is paused, or what it "
+            "needs is down; looking again in 900s"
         ),
     ),
     "probed": (
@@ -159,8 +160,8 @@ LINES: dict[str, tuple[SweepFact, str, str]] = {
         ),
         "WARNING",
         (
-            "Only one document of chunks is requeued while what ChunksPrepared of embedding needs "
-            "is down, or embedding is paused; the next one in 1800s"
+            "Only one document of chunks is requeued while ChunksPrepared of embedding is paused, "
+            "or what it needs is down; the next one in 1800s"
         ),
     ),
     "refused": (

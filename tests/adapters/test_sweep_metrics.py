@@ -7,13 +7,13 @@ from math import isnan
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
-from headway.adapters.prometheus.observer import PrometheusObserver
 from headway.adapters.prometheus.sweeps import SweepCollector
-from headway.core.sweep_facts import CollectionSwept, SweepEnded
-from headway.core.sweep_figures import SweepFigures, held_back
+from headway.core.sweep_figures import held_back
 from headway.core.sweep_metrics import SWEEPS
-from headway.core.sweep_totals import KNOWN_ERRORS, Skip, Status
-from headway.core.tally import Tally
+from headway.core.sweep_totals import KNOWN_ERRORS
+from headway.facts import CollectionSwept, Skip, Status, SweepEnded
+from headway.prometheus import PrometheusObserver
+from headway.testing.ports import SweepFigures, Tally
 from tests.adapters.sweep_figures import HOUR, NOW, TALLY, figures
 
 MESSAGES = {"collection": "messages"}
@@ -56,6 +56,7 @@ def test_totals_and_gauges_are_what_the_store_said() -> None:
     assert value("retry_job_errors_total", {"error_type": "TimeoutError"}) == 1
     assert value("retry_job_stuck_documents", MESSAGES) == 7
     assert value("retry_job_failed_documents", MESSAGES) == 3
+    assert value("retry_job_permanently_failed_documents", MESSAGES) == 2
     assert value("retry_job_oldest_stuck_seconds", MESSAGES) == 30 * 3600
     assert value("retry_job_held_back_documents", MESSAGES) == 4
     assert value("retry_job_database_up") == 1

@@ -1,7 +1,6 @@
 from datetime import timedelta
 
-from headway.adapters.system.chance import SystemChance
-from headway.adapters.system.clock import SystemClock
+from headway.clock import SystemChance, SystemClock
 
 
 def test_the_time_is_aware_and_never_goes_backwards() -> None:

@@ -7,8 +7,9 @@ from typing import Any
 from typer.testing import CliRunner, Result
 
 from headway.apps.cli.commands import app
-from headway.assembly.sequencing import open_sequences
-from headway.core.sequence_answers import Completion, Look, Looked, Offer, Outcome
+from headway.core.sequence_answers import Outcome
+from headway.engines import open_sequences
+from headway.testing.ports import Completion, Look, Looked, Offer
 
 
 class Office:

@@ -11,16 +11,15 @@ from typing import Any
 
 from typer.testing import CliRunner, Result
 
+from headway import Service
 from headway.adapters.sqlite.engine import sqlite_engine
-from headway.adapters.system.chance import SystemChance
-from headway.adapters.system.clock import SystemClock
 from headway.apps.cli.commands import app
-from headway.core.health import FloodRule
-from headway.ports.engine import Engine
+from headway.clock import SystemChance, SystemClock
+from headway.retrying import FloodRule
 from headway.runtime.publisher import Publisher
-from headway.runtime.service import Service
 from headway.runtime.worker import Worker
 from headway.testing.facts import Recorder
+from headway.testing.ports import Engine
 from headway.testing.trial import at_rest
 
 CLOCK, CHANCE = SystemClock(), SystemChance()
@@ -30,7 +29,7 @@ NASTY = "\x1b[2Jcleared\x9b31m\u202eright\nsecond line"
 
 def services(effects: list[Any], *, broken: bool) -> Sequence[Service]:
     """Give services of which one fails for good while it is broken."""
-    parsing, chunking = Service("parsing", flood=NO_FLOOD), Service("chunking")
+    parsing, chunking = Service("parsing", flood=NO_FLOOD, version="v7"), Service("chunking")
 
     @parsing.on("ArchiveIngested", failed="ParsingFailed")
     async def parse(event: Any, work: Any) -> None:

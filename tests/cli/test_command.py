@@ -1,6 +1,7 @@
 """`headway` as it is typed."""
 
 import json
+import re
 import socket
 import subprocess
 import sys
@@ -82,7 +83,7 @@ def test_a_setting_that_is_refused_is_one_line_and_exit_code_2(name: str, value:
     done = headway("config", "show", environment={name: value})
     assert done.returncode == 2
     assert len(done.stderr.splitlines()) == 1
-    assert done.stderr.startswith(f"headway: {name}=")
+    assert re.match(f"headway: (Invalid )?{name}[= ]", done.stderr)
     assert "s3cret" not in done.stderr + done.stdout
 
 
@@ -169,7 +170,7 @@ def test_a_port_that_is_taken_is_one_line(tmp_path: Path) -> None:
 
 def test_load_on_nothing_says_what_to_start() -> None:
     done = headway("ledger", "load", "--url", f"http://127.0.0.1:{free_port()}")
-    assert done.returncode == 2
+    assert done.returncode == 3
     assert "start one with 'headway ledger serve'" in done.stderr
 
 
@@ -193,3 +194,196 @@ def test_a_package_that_is_missing_is_named_with_its_cure(package: str) -> None:
     assert "Traceback" not in done.stderr
     assert package in done.stderr
     assert cure in done.stderr
+
+
+def shown_by(environment: Mapping[str, str], folder: Path | None = None) -> dict[str, str]:
+    done = headway("config", "show", "--json", environment=environment, folder=folder)
+    found: dict[str, str] = json.loads(done.stdout)
+    return found
+
+
+def test_a_good_bus_is_not_called_invalid_because_its_store_is() -> None:
+    environment = {"HEADWAY_BUS": "amqp://me:s3cret@broker", "HEADWAY_STORE": "mysql://h/x"}
+    done = headway("config", "show", "--json", environment=environment)
+    shown = json.loads(done.stdout)
+    assert done.returncode == 2
+    assert (shown["HEADWAY_BUS"], shown["HEADWAY_STORE"]) == ("amqp://me:***@broker", "(invalid)")
+    assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "invalid"),
+    [
+        ({"RABBITMQ_HOST": "broker", "RABBITMQ_PORT": "amqp"}, "HEADWAY_BUS"),
+        ({"RABBITMQ_HOST": "amqp://broker"}, "HEADWAY_BUS"),
+        ({"HEADWAY_BUS": "kafka://broker"}, "HEADWAY_BUS"),
+        (
+            {"HEADWAY_BUS": "amqp://broker", "MONGODB_HOST": "db", "MONGODB_DATABASE": "a.b"},
+            "HEADWAY_STORE",
+        ),
+    ],
+)
+def test_no_default_is_shown_in_place_of_what_is_invalid(
+    given: dict[str, str], invalid: str
+) -> None:
+    done = headway("config", "show", "--json", environment=given)
+    shown = json.loads(done.stdout)
+    assert done.returncode == 2
+    assert shown[invalid] == shown["HEADWAY_SEQUENCES"] == "(invalid)"
+    assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "given", "invalid"),
+    [
+        (("ui", "--port", "0"), {"HEADWAY_UI_TOKEN": "short"}, "HEADWAY_UI_TOKEN"),
+        (("order", "status"), {"HEADWAY_SEQUENCES": "kafka://h"}, "HEADWAY_SEQUENCES"),
+        (("sweep",), {"HEADWAY_SERVICES": "a:b,c:d"}, "HEADWAY_SERVICES"),
+        (("ui", "--port", "0"), {"HEADWAY_LOG_LEVEL": "loud"}, "HEADWAY_LOG_LEVEL"),
+        (
+            ("sweep", "shop"),
+            {"METRICS_BACKEND": "prometheus_pushgateway", "PUSHGATEWAY_URL": "gateway:9091"},
+            "PUSHGATEWAY_URL",
+        ),
+    ],
+)
+def test_what_a_command_refuses_is_invalid_by_config_show(
+    words: tuple[str, ...], given: dict[str, str], invalid: str
+) -> None:
+    refused = headway(*words, environment=given)
+    done = headway("config", "show", "--json", environment=given)
+    assert (refused.returncode, done.returncode) == (2, 2)
+    assert invalid in refused.stderr
+    assert done.stderr.partition(". ")[0] == refused.stderr.partition(". ")[0]
+    shown = json.loads(done.stdout)
+    assert [name for name, value in shown.items() if value == "(invalid)"] == [invalid]
+    others = given.keys() - {invalid}
+    assert {name: shown[name] for name in others} == {name: given[name] for name in others}
+
+
+def test_a_default_file_that_is_missing_blames_no_setting(tmp_path: Path) -> None:
+    done = headway("failed", "list", folder=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"headway: There is no {tmp_path / 'headway.db'}, the file that ")
+    assert "Is this the right folder?" in done.stderr
+    named = {"HEADWAY_BUS": "sqlite:///headway.db"}
+    done = headway("failed", "list", folder=tmp_path, environment=named)
+    assert done.stderr.startswith("headway: Invalid HEADWAY_BUS 'sqlite:///headway.db': there is ")
+
+
+def test_a_sweep_without_services_says_which_setting_was_meant() -> None:
+    done = headway("sweep", environment={"HEADWAY_SERVICE": "shop"})
+    assert done.returncode == 2
+    assert done.stderr.endswith("HEADWAY_SERVICE is no setting: did you mean HEADWAY_SERVICES?\n")
+
+
+ON_A_BUS = [
+    ("run", "shop"),
+    ("sweep", "shop"),
+    ("publish", "OrderPlaced", "{}"),
+    ("verify",),
+    ("failed", "list"),
+    ("documents", "history"),
+    ("unrouted", "list"),
+    ("consensus", "status"),
+]
+
+
+@pytest.mark.parametrize("words", ON_A_BUS)
+def test_an_empty_bus_is_refused_and_no_file_is_made(
+    tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    (tmp_path / "shop.py").write_text("from headway import Service\n\nshop = Service('shop')\n")
+    for empty in (("--bus", ""), ("--bus", " ")):
+        done = headway(*words, *empty, folder=tmp_path)
+        assert done.returncode == 2, done.stderr
+        assert done.stderr.startswith(f"headway: Invalid --bus {empty[1]!r}: it is empty. Is a ")
+    done = headway(*words, folder=tmp_path, environment={"HEADWAY_BUS": ""})
+    assert done.returncode == 2
+    assert done.stderr == (
+        "headway: Invalid HEADWAY_BUS '': it is empty. Is a variable unset? Set HEADWAY_BUS to a "
+        "URL, or leave it out.\n"
+    )
+    assert list(tmp_path.glob("*.db*")) == []
+
+
+@pytest.mark.parametrize("name", ["HEADWAY_STORE", "HEADWAY_SEQUENCES"])
+def test_an_empty_store_is_refused(name: str) -> None:
+    given = {"HEADWAY_BUS": "amqp://127.0.0.1:1", name: " "}
+    for words in (("failed", "list"), ("order", "status"), ("config", "show")):
+        done = headway(*words, environment=given)
+        assert done.returncode == 2
+        assert done.stderr.startswith(f"headway: Invalid {name} ' ': it is empty. Is a variable")
+    done = headway("order", "status", "--sequences", "")
+    assert done.stderr.startswith("headway: Invalid --sequences '': it is empty. Is a variable")
+
+
+def test_a_settings_file_is_read_as_shells_and_docker_write_it(tmp_path: Path) -> None:
+    file = tmp_path / "settings.env"
+    file.write_text(
+        "\ufeff# of the shop\n"
+        "export RETRY_MAX_ATTEMPTS=3   # three\n"
+        "HEADWAY_ERRORS = 'errors of # today.db' # quoted\n"
+        'HEADWAY_SERVICES="a:b c:d"\n'
+        "HEADWAY_SECRET_FIELDS=\n"
+        "HEADWAY_LOG_LEVEL= # none: the usual one\n"
+        "LEDGER_HOST=a#b\n",
+        encoding="utf-8",
+    )
+    shown = shown_by({"HEADWAY_SETTINGS": str(file)})
+    assert shown["RETRY_MAX_ATTEMPTS"] == "3"
+    assert shown["HEADWAY_ERRORS"] == "errors of # today.db"
+    assert shown["HEADWAY_SERVICES"] == "a:b c:d"
+    assert shown["HEADWAY_LOG_LEVEL"] == "INFO"
+
+
+@pytest.mark.parametrize("line", ["s3cret", "X='s3cret", "X='a' s3cret", "1X=s3cret", "a b=s3cret"])
+def test_a_line_of_a_settings_file_that_cannot_be_read_is_named_with_its_cure(
+    tmp_path: Path, line: str
+) -> None:
+    file = tmp_path / "settings.env"
+    file.write_text(f"# one\n{line}\n")
+    done = headway("config", "show", environment={"HEADWAY_SETTINGS": str(file)})
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"headway: Invalid line 2 of HEADWAY_SETTINGS {str(file)!r}. Use")
+    assert "s3cret" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"), [("HEADWAY_BUSS", "HEADWAY_BUS"), ("RETRY_TTL", "RETRY_TTL_MINUTES")]
+)
+def test_a_misspelt_name_in_a_settings_file_is_refused_with_its_line(
+    tmp_path: Path, given: str, meant: str
+) -> None:
+    file = tmp_path / "settings.env"
+    file.write_text(f"# one\nexport {given}=s3cret\nRETRY_MAX_ATTEMPTS=3\n")
+    for words in (("config", "show"), ("failed", "list")):
+        done = headway(*words, environment={"HEADWAY_SETTINGS": str(file)})
+        assert done.returncode == 2
+        assert done.stderr == (
+            f"headway: {given} (line 2 of HEADWAY_SETTINGS {str(file)!r}) is no setting: did you "
+            f"mean {meant}?\n"
+        )
+
+
+@pytest.mark.parametrize("name", ["HEADWAY", "headway_home", "HEADWAYS_OF_TRAINS", "HEADWAY_PORT"])
+def test_names_of_other_programs_are_left_alone(name: str) -> None:
+    assert shown_by({name: "x"}) == shown_by({})
+
+
+def test_the_log_level_is_a_setting() -> None:
+    assert shown_by({})["HEADWAY_LOG_LEVEL"] == "INFO"
+    assert shown_by({"HEADWAY_LOG_LEVEL": "debug"})["HEADWAY_LOG_LEVEL"] == "DEBUG"
+    done = headway("config", "show", environment={"HEADWAY_LOG_LEVEL": "loud"})
+    assert done.stderr == (
+        "headway: Invalid HEADWAY_LOG_LEVEL 'loud': unknown level. Use DEBUG, INFO, WARNING, ERROR "
+        "or CRITICAL.\n"
+    )
+
+
+@pytest.mark.parametrize("command", [("run",), ("sweep",), ("ui",), ("ledger", "serve")])
+def test_a_command_that_runs_things_refuses_an_unknown_log_level(command: tuple[str, ...]) -> None:
+    done = headway(*command, "--log-level", "loud")
+    assert done.returncode == 2
+    assert "--log-level" in done.stderr
+    assert "debug" in done.stderr

@@ -11,8 +11,8 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from headway.apps.cli.drawing import bars, columns
-from headway.core.sequence_facts import GapGivenUp, ResultHeld, ResultReleased
-from headway.core.sequence_state import Why
+from headway.facts import GapGivenUp, ResultHeld, ResultReleased
+from headway.order import Why
 from headway.systems.uptime.demo.criteria import criteria
 from headway.systems.uptime.demo.journal import Journal, JournalWatcher
 from headway.systems.uptime.demo.measured import Line, Measured, measure

@@ -1,5 +1,6 @@
 """`headway documents` on a real file, through its front door."""
 
+import asyncio
 import json
 import os
 import pty
@@ -15,11 +16,12 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from headway import ConfigurationError
 from headway.apps.cli.commands import app
 from headway.apps.cli.documents_deciding import Order, _sweep
-from headway.core.decision import Decision
-from headway.core.errors import ConfigurationError
-from headway.core.travel import instant
+from headway.assembly.engine import open_engine
+from headway.operations import Decision
+from headway.testing.ports import instant
 from tests.cli.shops import NASTY, ShopFile
 
 COMMAND = (sys.executable, "-m", "headway.apps.cli", "documents")
@@ -119,6 +121,72 @@ def fill(office: Office) -> None:
     )
     office.put("messages", "done", status="processed")
     office.give_up("gone")
+
+
+VERSIONED = """
+from headway import Service
+
+chunking = Service("chunking", version="2")
+
+@chunking.on("JSONParsed", documents=("messages", "message_doc_ids"))
+async def chunk(event, work): ...
+"""
+
+
+def fail_permanently(office: Office, one: str, rule: str, version: str) -> None:
+    office.put(
+        "messages",
+        one,
+        status="failed",
+        attemptCount=1,
+        lastAttemptTime=office.ago(DAY),
+        lastError={"type": "DeclinedError", "message": "no funds"},
+        permanentFailure={"rule": rule, "version": version},
+    )
+
+
+async def run_worker(url: str, version: str) -> None:
+    engine = open_engine(url)
+    await engine.bus.announce("chunking", version, ["chunking.json.parsed"], timedelta(minutes=10))
+    await engine.close()
+
+
+def test_what_failed_permanently_is_shown_apart_and_can_be_retried(
+    office: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fail_permanently(office, "card", "shop.declined", "1")
+    fail_permanently(office, "bug", "python.programming", "1")
+    done = office("documents", "stuck", "messages")
+    assert "Failed permanently (2)" in done.stdout.splitlines()
+    assert "     2 failed permanently: 2 DeclinedError" in done.stdout
+    assert "headway documents retry messages --error TYPE --at now" in done.stdout
+    assert "Stuck" not in done.stdout
+
+    (office.folder / "versioned.py").write_text(VERSIONED)
+    monkeypatch.syspath_prepend(str(office.folder))
+    named = ("--service", "versioned:chunking")
+    lines = office("documents", "stuck", "messages", *named).stdout.splitlines()
+    assert "Failed permanently (2)" in lines  # no worker runs another version
+    asyncio.run(run_worker(office.url, "2"))
+    lines = office("documents", "stuck", "messages", *named).stdout.splitlines()
+    assert "Stuck, the oldest first (1)" in lines  # another version has one attempt
+    assert "     1 stuck: the next sweep requeues them" in lines
+    (card,) = [line for line in lines if line.startswith("card ")]
+    assert card.split() == [
+        "card", "1", "of", "3", "24", "h", "ago", "shop.declined", "1", "DeclinedError:", "no",
+        "funds",
+    ]  # fmt: skip
+    found = {each["_id"]: each for each in office.json("stuck", "messages", *named)}
+    assert found["card"]["permanentFailure"] == {"rule": "shop.declined", "version": "1"}
+    assert (found["card"]["sweep"], found["card"]["why"]) == ("leave", "failed permanently")
+    assert found["bug"]["sweep"] == "requeue"
+
+    dry = office("documents", "retry", "messages", "--all", "--at", "now", "--dry-run")
+    assert "failed permanently" in dry.stdout
+    done = office("documents", "retry", "messages", "card", "--at", "now")
+    assert (done.exit_code, office.get("card")["permanentFailure"]) == (0, None)
+    lines = office("documents", "stuck", "messages", *named).stdout.splitlines()
+    assert "Stuck, the oldest first (2)" in lines
 
 
 def test_stuck_shows_what_a_sweep_would_do_and_a_line_by_reason(office: Office) -> None:
@@ -683,7 +751,8 @@ def test_ctrl_c_says_how_far_it_got_and_is_noted(office: Office) -> None:
 MEASURED = """
 import asyncio, ctypes, tracemalloc, _sqlite3
 from headway.assembly.engine import open_engine
-from headway.assembly.retrying import CHANCE, CLOCK
+from headway.adapters.system.chance import CHANCE
+from headway.adapters.system.clock import CLOCK
 from headway.core.decision import Decision
 from headway.core.lifecycle import State
 from headway.runtime.documents import StoredDocuments

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from headway.core.unreadable import UNREADABLE
+from headway.testing.ports import UNREADABLE
 from tests.cli.shops import ShopFile
 
 LOST = {"text": "not json", "list": "[1]"}

@@ -65,12 +65,14 @@ def test_inspect_shows_a_case_file_for_each_letter(shop: ShopFile) -> None:
     assert "ValueError: bad archive: archive-0" in said
     assert '"bad": "archive-0"' in said
     assert "python.validation" in said
+    assert said.count("version    v7") == 2
+    assert ", version v7, by the rule" in said
     assert "Traceback" not in said
     assert f"--after {ids(shop)[1]}" in said
     rest = shop("failed", "inspect", "parsing", "--after", ids(shop)[1], "--traceback").stdout
     assert rest.count("Letter ") == 1
     assert "Traceback (most recent call last):" in rest
-    assert "No letter there fits" in shop("failed", "inspect", "parsing", "--id", "x").stdout
+    assert "No letter there fits" in shop("failed", "inspect", "parsing", "--id", "xxxx").stdout
 
 
 def test_lines_are_not_wrapped_for_another_program(shop: ShopFile) -> None:
@@ -86,6 +88,7 @@ def test_inspect_as_json_has_the_documented_fields(shop: ShopFile) -> None:
     assert len({letter["letter_id"] for letter in found}) == 2
     assert set(found[0]) >= DOCUMENTED
     assert found[0]["original_event"]["data"] == {"bad": "archive-0"}
+    assert (found[0]["version"], found[0]["attempts"][0]["version"]) == ("v7", "v7")
 
 
 @pytest.mark.parametrize("words", [("inspect", "parsing"), ("inspect", "parsing", "--json")])
@@ -114,7 +117,7 @@ def test_a_file_that_is_not_there_is_named_and_not_made(tmp_path: Path) -> None:
     shop = ShopFile(tmp_path)
     done = shop.typed("failed", "list")
     assert done.returncode == 2
-    assert "sqlite:///headway.db" in done.stderr
+    assert f"There is no {tmp_path / 'headway.db'}" in done.stderr
     assert "headway run" in done.stderr
     assert list(tmp_path.iterdir()) == []
 
@@ -137,6 +140,58 @@ def test_requeue_sends_again_and_the_work_is_done_once(shop: ShopFile) -> None:
     assert sorted(each["bad"] for each in shop.effects) == [f"archive-{n}" for n in range(3)]
     assert ids(shop) == []
     assert shop("verify").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["inspect", "inspect --json", "requeue", "requeue --dry-run", "purge --yes", "purge", "export"],
+)
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("ValueEror", "did you mean ValueError? There are: MalformedEventError, ValueError."),
+        ("Nope", "there are: MalformedEventError, ValueError."),
+    ],
+)
+def test_an_error_type_that_no_dead_letter_has_is_said_with_those_that_there_are(
+    shop: ShopFile, command: str, given: str, said: str
+) -> None:
+    shop.fill(*bad(2), raw=b"no event")
+    verb, *options = command.split()
+    done = shop("failed", verb, "parsing", "--error-type", given, *options)
+    assert done.exit_code == 0
+    assert done.stderr.splitlines()[-1] == (
+        f"No dead letter of parsing.failed has the error type {given}: {said}"
+    )
+    if options == ["--json"]:
+        assert json.loads(done.stdout) == []
+    elif verb in {"inspect", "export"}:
+        assert done.stdout == ""
+    assert len(ids(shop)) == 3
+
+
+@pytest.mark.parametrize("verb", ["inspect", "requeue", "purge", "export"])
+def test_of_an_error_type_that_some_have_nothing_more_is_said(shop: ShopFile, verb: str) -> None:
+    shop.fill(*bad(2))
+    options = ["--error-type", "ValueError"] + ["--yes"] * (verb == "purge")
+    assert "error type" not in shop("failed", verb, "parsing", *options).stderr
+
+
+def test_an_empty_failed_queue_has_no_error_type(shop: ShopFile) -> None:
+    shop.fill({"good": 1})
+    done = shop("failed", "requeue", "parsing", "--error-type", "ValueError")
+    assert done.exit_code == 0
+    assert done.stderr.splitlines()[-1] == "No dead letter is in parsing.failed."
+
+
+def test_a_dead_letter_that_is_named_and_has_another_error_is_skipped_and_not_explained_twice(
+    shop: ShopFile,
+) -> None:
+    shop.fill(*bad(1))
+    done = shop("failed", "requeue", "parsing", "--id", ids(shop)[0], "--error-type", "Nope")
+    assert done.exit_code == 1
+    assert "its last error is ValueError, not Nope" in done.stdout
+    assert "No dead letter" not in done.stderr
 
 
 def test_a_requeue_leaves_a_record_where_nobody_sits_at_a_terminal(shop: ShopFile) -> None:
@@ -317,7 +372,12 @@ def test_ctrl_c_at_the_question_ends_it_at_once(shop: ShopFile) -> None:
 
 
 @pytest.mark.usefixtures("ctrl_c")
-def test_ctrl_c_says_how_far_it_got(shop: ShopFile) -> None:
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["Ctrl-C", "SIGTERM"]
+)
+def test_a_command_that_is_stopped_says_how_far_it_got(
+    shop: ShopFile, number: signal.Signals, code: int
+) -> None:
     shop.fill(*bad(40))
     command = [sys.executable, "-m", "headway.apps.cli", "failed", "requeue", "parsing"]
     with subprocess.Popen(
@@ -325,10 +385,10 @@ def test_ctrl_c_says_how_far_it_got(shop: ShopFile) -> None:
     ) as process:
         while len(ids(shop)) > 37:
             time.sleep(0.05)
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
         _, said = process.communicate(timeout=60)
     left = len(ids(shop))
-    assert process.returncode == 130
+    assert process.returncode == code
     assert f"stopped: {40 - left} of 40 letters were requeued" in said
     assert f"the other {left} are still in parsing.failed" in said
     assert "Traceback" not in said

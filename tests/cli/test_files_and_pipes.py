@@ -145,7 +145,7 @@ def test_a_disk_that_is_full_leaves_the_old_file(shop: ShopFile, export: tuple[s
         timeout=100,
         check=False,
     )
-    assert done.returncode == 2, done
+    assert done.returncode == 3, done
     assert len(done.stderr.splitlines()) == 1
     assert "Traceback" not in done.stderr
     assert target.read_text() == "old"

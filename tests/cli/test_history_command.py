@@ -14,9 +14,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from headway import connect
+from headway import Service, connect
 from headway.adapters.rabbitmq.topology import HISTORY
-from headway.runtime.service import Service
 from headway.testing.conformance.examples import ORDERS, QUEUES, letters_for
 from tests.adapters.rabbitmq_by_hand import channel_to, put
 from tests.adapters.rabbitmq_engine import RabbitEngineHarness
@@ -110,6 +109,14 @@ def test_a_requeue_and_a_purge_are_in_the_history(letters: Letters) -> None:
     shown = letters("history", letters.queue, COLUMNS="160").stdout.splitlines()
     assert shown[0].split() == ["when", "who", "what", "queue", "letters", "which", "why"]
     assert "bad feed, #7" in shown[2]
+
+
+def test_the_history_names_the_person_behind_sudo(tmp_path: Path) -> None:
+    letters = on_sqlite(tmp_path)
+    letters.fill(1)
+    assert letters("requeue", letters.queue, SUDO_USER="alice").returncode == 0
+    (entry,) = letters.json("history", letters.queue)
+    assert entry["who"].startswith("alice as ")
 
 
 def test_secrets_in_a_reason_are_not_kept(letters: Letters) -> None:

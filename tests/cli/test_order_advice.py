@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from headway import Resequencer
-from headway.core.sequence_answers import Work
-from headway.core.sequence_settings import OnGap, SequenceSettings
+from headway.order import OnGap, SequenceSettings, Turn
 
 NAMES = [None, "orders", "night shift"]
 KEYS = ["sensor-7", "two words", "it's", "-dash", "line\nbreak"]
@@ -32,7 +31,7 @@ def hold(url: str, name: str | None, key: str, settings: SequenceSettings = WAIT
     asyncio.run(offer())
 
 
-def _apply(_work: Work) -> None:
+def _apply(_work: Turn) -> None:
     """Nothing to do."""
 
 

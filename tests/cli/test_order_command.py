@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from headway import ConfigurationError
 from headway.apps.cli.commands import app
-from headway.core.errors import ConfigurationError
+from headway.apps.cli.refusals import UnavailableError
 from headway.testing.servers.loopback import free_port
 from tests.cli.offices import Office
 from tests.cli.shops import NASTY
@@ -165,7 +166,7 @@ def test_without_a_file_nothing_is_made(tmp_path: Path) -> None:
 def test_a_server_that_is_away_is_named_without_its_password(options: str) -> None:
     office = Office(f"redis://u:s3cret@127.0.0.1:{free_port()}/0{options}")
     refused = office("status").exception
-    assert isinstance(refused, ConfigurationError)
+    assert isinstance(refused, UnavailableError)
     assert "--sequences='redis://u:***@127.0.0.1" in str(refused)
     assert "s3cret" not in str(refused)
 
@@ -173,12 +174,12 @@ def test_a_server_that_is_away_is_named_without_its_password(options: str) -> No
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"HEADWAY_SEQUENCES": "redis://"}, "HEADWAY_SEQUENCES='redis://' is not accepted: it na"),
+        ({"HEADWAY_SEQUENCES": "redis://"}, "Invalid HEADWAY_SEQUENCES 'redis://': it na"),
         ({"HEADWAY_SEQUENCES": "redis://h/x"}, "'x' is no number of a database"),
         ({"HEADWAY_SEQUENCES": "redis://h:0/1"}, "its port is no number"),
         ({"HEADWAY_SEQUENCES": "redis://h/1?cluster=true"}, "a cluster has no numbered databases"),
         ({"HEADWAY_SEQUENCES": "redis://h?cluster=2"}, "cluster='2' is neither true nor false"),
-        ({"HEADWAY_SEQUENCES": "kafka://h"}, "'kafka' is no engine"),
+        ({"HEADWAY_SEQUENCES": "kafka://h"}, "unsupported scheme 'kafka'"),
         ({"HEADWAY_SEQUENCE": "redis://h"}, "did you mean HEADWAY_SEQUENCES?"),
         ({"HEADWAY_BUS": "amqp://h"}, "HEADWAY_SEQUENCES is not set, and neither 'amqp://h'"),
     ],

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from headway import Resequencer
-from headway.core.sequence_answers import Work
+from headway.order import Turn
 from tests.cli.offices import Office
 
 
@@ -46,7 +46,7 @@ def test_a_drain_does_not_claim_what_only_the_workers_know(office: Office) -> No
 
 
 def test_a_result_that_cannot_be_applied_says_where_the_error_is(office: Office) -> None:
-    def apply(_work: Work) -> None:
+    def apply(_work: Turn) -> None:
         raise ValueError("not today")
 
     async def fail() -> None:

@@ -1,6 +1,13 @@
 """`headway publish` on a real file."""
 
 import json
+import os
+import re
+import resource
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -27,7 +34,7 @@ def test_an_event_is_published_and_handled(shop: ShopFile) -> None:
 def test_an_event_id_is_recognised_the_second_time(shop: ShopFile) -> None:
     for _ in range(2):
         done = shop("publish", "ArchiveIngested", '{"n": 1}', "--event-id", "mine")
-        assert done.stdout == "Published event mine to 1 queue.\n"
+        assert done.stdout == f"Published event mine to 1 queue on sqlite:///{shop.path}.\n"
     shop.work()
     assert shop.effects == [{"n": 1}]
 
@@ -93,15 +100,26 @@ def test_one_id_for_many_events_is_refused(shop: ShopFile) -> None:
 
 
 @pytest.mark.parametrize("there", [True, False])
-def test_a_type_that_nobody_handles_says_what_to_start(tmp_path: Path, *, there: bool) -> None:
+def test_an_event_that_no_service_takes_is_kept_and_the_command_says_where(
+    tmp_path: Path, *, there: bool
+) -> None:
     shop = ShopFile(tmp_path)
     if there:
         shop.work()
-    done = shop.typed("publish", "NobodyTakesThis", "{}")
-    assert done.returncode == 1
-    assert "no service that handles NobodyTakesThis has been started" in done.stderr
-    assert "headway run MODULE:SERVICE" in done.stderr
-    assert shop.path.exists() == there
+    done = shop.typed("publish", "ArchiveIngestd", "-", "--event-id", "a-1", stdin='{"good": 1}')
+    assert (done.returncode, done.stderr) == (0, "")
+    where = shop.url + " (a new file)" * (not there)
+    hint = " Did you mean ArchiveIngested?" if there else ""
+    assert done.stdout == (
+        "Published event a-1 to no queue: no service takes ArchiveIngestd yet. It is kept as "
+        f"unrouted on {where} until one does.{hint}\n"
+    )
+    many = shop.typed("publish", "NoSuchType", "-", stdin='{"a":1}\n{"a":2}\n')
+    assert many.stdout.startswith(
+        "Published 2 events to no queue: no service takes NoSuchType yet. They are kept as unrouted"
+    )
+    found = json.loads(shop("verify", "--json").stdout)
+    assert (found["verdict"], found["accepted"], found["places"]["unrouted"]) == ("ok", 3, 3)
 
 
 @pytest.mark.parametrize(
@@ -121,3 +139,26 @@ def test_ctrl_c_says_how_far_it_got(
     named = ["--event-id", "order-1"] if given == "{}" else []
     done = shop("publish", "ArchiveIngested", "-", *named, stdin=given)
     assert (done.exit_code, done.stderr) == (130, said)
+
+
+def test_full_disk_says_how_many_events_were_stored(tmp_path: Path) -> None:
+    def no_room() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1_500_000, 1_500_000))
+
+    lines = "\n".join(json.dumps({"n": n, "text": "x" * 500}) for n in range(4_000))
+    done = subprocess.run(
+        [sys.executable, "-m", "headway.apps.cli", "publish", "Late", "-"],
+        input=lines,
+        env={**os.environ, "HEADWAY_BUS": f"sqlite:///{tmp_path}/full.db"},
+        cwd=tmp_path,
+        preexec_fn=no_room,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode in {2, 3}
+    said = re.search(r"(\d+) of 4000 events were published", done.stderr)
+    assert said is not None, done.stderr
+    with closing(sqlite3.connect(tmp_path / "full.db")) as file:
+        (stored,) = file.execute("select count(*) from headway_unrouted").fetchone()
+    assert stored == int(said[1]) > 0

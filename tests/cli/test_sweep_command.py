@@ -137,6 +137,7 @@ def test_for_machines_each_run_is_a_list(shop: SweepShop) -> None:
         "collection": "messages",
         "stuck": 1,
         "failed_max_retries": 0,
+        "failed_permanently": 0,
         "requeued": 2,
         "skipped": {"held_back": 1},
         "given_up": 0,
@@ -207,7 +208,7 @@ def test_what_keeps_a_run_from_beginning_is_said_to_machines_too(
     monkeypatch.setenv("COLUMNS", "120")
     command = ["sweep", f"{shop.module}:parsing", "--once"]
     done = CliRunner().invoke(app, [*command, "--json"], catch_exceptions=False)
-    assert done.exit_code == 1
+    assert done.exit_code == 3
     for one in json.loads(done.stdout):
         (kind,) = one["errors"]
         assert one["errors"][kind] == 1
@@ -377,6 +378,7 @@ def test_it_sweeps_at_every_interval_until_it_is_told_to_stop(shop: SweepShop) -
         process.kill()
         _, said = process.communicate()
     assert "Sweeping archives, messages every 1s" in said
+    assert "SIGTERM received: stopping after the documents that are being sent" in said
     assert "Sweeping has ended, as told" in said
     with sqlite3.connect(shop.path) as file:
         held = file.execute("select name from headway_leases").fetchall()

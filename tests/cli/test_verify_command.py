@@ -1,17 +1,22 @@
 """`headway verify` on a real file."""
 
+import asyncio
 import contextlib
 import json
 import sqlite3
 import subprocess
 import sys
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
+from headway import connect
+from headway.adapters.sqlite.engine import sqlite_engine
 from headway.apps.cli.balance import _said
-from headway.ports.places import Balance, QueueCount
-from headway.runtime.overview import Verdict, verify
+from headway.clock import SystemChance, SystemClock
+from headway.operations import Balance, QueueCount, verify
+from headway.runtime.overview import Verdict
 from tests.cli.shops import ShopFile
 
 
@@ -36,6 +41,13 @@ def test_it_balances_and_says_so(shop: ShopFile) -> None:
     assert json.loads(shop("verify", "--json").stdout)["verdict"] == "ok"
 
 
+def test_what_was_only_published_balances_before_any_service_has_run(tmp_path: Path) -> None:
+    shop = ShopFile(tmp_path)
+    assert shop("publish", "OrderPlaced", "{}").exit_code == 0
+    done = shop("verify")
+    assert (done.exit_code, "unrouted              1" in done.stdout) == (0, True)
+
+
 def test_a_letter_removed_by_hand_is_missed_and_named(shop: ShopFile) -> None:
     with sqlite3.connect(shop.path) as file:
         (operation,) = file.execute("select operation from headway_letters").fetchone()
@@ -49,6 +61,34 @@ def test_a_letter_removed_by_hand_is_missed_and_named(shop: ShopFile) -> None:
     assert (found["difference"], found["astray"]) == (1, 1)
     assert found["examples"][0]["operation"] == operation
     assert found["examples"][0]["fault"] == "missing"
+
+
+def test_a_foreign_operation_does_not_make_up_for_a_missing_one(shop: ShopFile) -> None:
+    with sqlite3.connect(shop.path) as file:
+        first = "(select min(id) from headway_letters)"
+        file.execute(f"update headway_letters set operation = 'foreign' where id = {first}")
+    file.close()
+    found = shop("verify", "--json")
+    counts = json.loads(found.stdout)
+    assert (found.exit_code, counts["verdict"]) == (1, "not ok")
+    assert (counts["difference"], counts["astray"]) == (0, 2)
+    assert {each["fault"] for each in counts["examples"]} == {"missing", "surplus"}
+
+
+async def test_paused_event_types_are_named(shop: ShopFile) -> None:
+    engine = sqlite_engine(shop.path, SystemClock(), SystemChance())
+    assert engine.sweeping is not None
+    leases = engine.sweeping.leases
+    await leases.hold("down/mail/Welcome/paused", "w", timedelta(minutes=5))
+    await leases.hold("down/mail/Reminder", "w", timedelta(minutes=5))
+    done = await asyncio.to_thread(shop.typed, "verify")
+    assert done.returncode == 0
+    assert "Welcome of mail is paused" in done.stdout
+    assert "Reminder" not in done.stdout
+    machine = await asyncio.to_thread(shop, "verify", "--json")
+    found = json.loads(machine.stdout)["paused"]
+    assert found == [{"service": "mail", "event_type": "Welcome"}]
+    await engine.close()
 
 
 def operations(shop: ShopFile) -> list[str]:
@@ -174,7 +214,7 @@ async def test_all_of_a_list_found_is_ok_even_if_nobody_counted() -> None:
 def test_a_file_on_which_nothing_ever_ran_is_unknown(tmp_path: Path) -> None:
     (tmp_path / "empty.db").touch()
     ran = verified(tmp_path / "empty.db")
-    assert ran.returncode == 2
+    assert ran.returncode == 4
     assert "no service has ever run" in ran.stdout
 
 
@@ -182,15 +222,19 @@ def test_a_file_that_lost_its_tables_is_said_in_a_line(tmp_path: Path) -> None:
     path = tmp_path / "broken.db"
     assert verified(path).returncode == 2
     path.touch()
-    assert verified(path).returncode == 2
+    assert verified(path).returncode == 4
+    asyncio.run(publish_one(path))
     with contextlib.closing(sqlite3.connect(path)) as connection:
-        connection.execute("drop table if exists headway_done")
-        connection.execute("pragma application_id = 1214543737")
-        connection.execute("pragma user_version = 1")
+        connection.execute("drop table headway_done")
     ran = verified(path)
     assert ran.returncode == 2
     assert "the database cannot be used" in ran.stderr
     assert "Traceback" not in ran.stderr
+
+
+async def publish_one(path: Path) -> None:
+    async with connect(f"sqlite:///{path}") as connection:
+        await connection.publish("OrderPlaced", {})
 
 
 def verified(path: Path) -> "subprocess.CompletedProcess[str]":

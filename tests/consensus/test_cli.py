@@ -29,6 +29,7 @@ from headway.apps.cli.consensus_known import without_known
 from headway.apps.cli.consensus_looking import show_found
 from headway.apps.cli.consensus_progress import EMBEDDING, PARSED, Counts, Screen
 from headway.apps.cli.consensus_reading import _visible, meant
+from headway.apps.cli.refusals import UnavailableError
 from headway.systems.consensus.demo.archives import POISON
 from headway.systems.consensus.failures import VectorsMismatchError
 from headway.systems.consensus.sample import sample_archives
@@ -213,7 +214,7 @@ def test_who_does_not_answer_a_question_is_named(
     monkeypatch.setenv("CONSENSUS_EMBEDDING_URL", "http://bob:secret@127.0.0.1:9/v1")
     monkeypatch.setenv("CONSENSUS_VECTORS", "http://127.0.0.1:1")
     asked = looked("search", "red cable", folder=tmp_path)
-    assert isinstance(asked.exception, ConfigurationError)
+    assert isinstance(asked.exception, UnavailableError)
     assert re.search(why, str(asked.exception))
     assert "secret" not in str(asked.exception)
 

@@ -11,7 +11,8 @@ import httpx
 import msgspec
 import pytest
 
-from headway import ConfigurationError, Verdict
+from headway import ConfigurationError
+from headway.retrying import Verdict
 from headway.systems.consensus.events import EmbeddingGenerationFailed, EmbeddingsGenerated
 from headway.systems.consensus.failures import CLASSIFIER, ModelAnswerError
 from headway.systems.consensus.models.embedder import open_embedder, open_tokenizer

@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
-from headway import Verdict
+from headway.retrying import Verdict
 from headway.systems.consensus.demo.run import _WORKER
 from headway.systems.consensus.failures import CLASSIFIER, ModelAnswerError
 from headway.systems.consensus.models.openai_client import OpenAIClient

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from headway import FailedQueues, Work
+from headway import Work
+from headway.operations import FailedQueues
 from headway.systems.consensus.events import OrchestrationFailed, SummarizationRequested, plain
 from headway.systems.consensus.identity import request_id
 from headway.systems.consensus.readiness import Gathered, Missing, gather

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from headway import FailedQueues, Service
-from headway.core.facts import EventRecovered, EventRetryScheduled, FloodChanged
+from headway import Service
+from headway.facts import EventRecovered, EventRetryScheduled, FloodChanged
+from headway.operations import FailedQueues
 from headway.systems.consensus import slicing
 from headway.systems.consensus.events import (
     ArchiveSubmitted,

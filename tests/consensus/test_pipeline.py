@@ -106,7 +106,9 @@ def test_every_event_has_its_consumer_and_every_service_its_failed_queue(
         "SummarizationRequested": ("summarization", "summarization.failed", "SummarizationFailed"),
         "SummaryComplete": ("reporting", "report.delivery.failed", "ReportDeliveryFailed"),
     }
-    ends = {*taken, *(failed for *_, failed in taken.values()), "ReportPublished"}
+    announced = {kind for service in pipeline.SERVICES for kind in service.announces}
+    assert announced == {"ReportPublished"}
+    ends = {*taken, *(failed for *_, failed in taken.values()), *announced}
     assert ends == {each.__name__ for each in events.EVENTS}
     assert {queue for _, queue, _ in taken.values()} == set(FAILED_QUEUES)
 

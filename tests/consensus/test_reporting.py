@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from headway import FailedQueues
+from headway.operations import FailedQueues
 from headway.systems.consensus.events import (
     ReportDeliveryFailed,
     ReportPublished,

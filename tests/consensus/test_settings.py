@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from headway import ConditionLostError, ConfigurationError, Verdict
+from headway import ConfigurationError
+from headway.errors import ConditionLostError
+from headway.retrying import Verdict
 from headway.systems.consensus.failures import (
     CLASSIFIER,
     ArchiveAwayError,

@@ -9,8 +9,9 @@ import httpx
 import msgspec
 import pytest
 
-from headway import FailedQueues, Service
-from headway.core.facts import EventRetryScheduled
+from headway import Service
+from headway.facts import EventRetryScheduled
+from headway.operations import FailedQueues
 from headway.systems.consensus import selecting
 from headway.systems.consensus.events import (
     SummarizationFailed,

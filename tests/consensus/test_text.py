@@ -4,7 +4,7 @@ import re
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from headway.systems.consensus.models.wordllama import WordLlamaTokenizer
@@ -155,6 +155,7 @@ def test_chinese_and_japanese_are_found_by_any_two_neighbours() -> None:
 
 
 @given(st.text(max_size=200))
+@example("0'\u3400")
 def test_every_term_can_be_stored_and_is_found_where_it_stands(text: str) -> None:
     found = terms(text)
     assert all(term and term.isalnum() for term in found)

@@ -12,7 +12,8 @@ import pytest
 from qdrant_client import QdrantClient
 from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedResponse
 
-from headway import ConfigurationError, Verdict
+from headway import ConfigurationError
+from headway.retrying import Verdict
 from headway.systems.consensus.failures import CLASSIFIER, VectorsMismatchError
 from headway.systems.consensus.search import open_search
 from headway.systems.consensus.services.embedding import embedding_service

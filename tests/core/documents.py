@@ -17,8 +17,7 @@ from headway.core.document import (
     SWEEP_GENERATION,
     TIMES,
 )
-from headway.core.travel import instant
-from headway.core.writes import Document
+from headway.testing.ports import Document, instant
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)

@@ -4,8 +4,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from headway import ConfigurationError
 from headway.core.ahead import read_ahead
-from headway.core.errors import ConfigurationError
 
 NOW = datetime(2030, 1, 31, 3, 0, tzinfo=UTC)
 

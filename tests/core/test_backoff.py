@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headway.core.backoff import (
+from headway import ConfigurationError, RetryConfig
+from headway.retrying import (
     AddedJitter,
     Backoff,
     Exponential,
@@ -15,8 +16,6 @@ from headway.core.backoff import (
     NoJitter,
     Stepped,
 )
-from headway.core.errors import ConfigurationError
-from headway.core.policy import RetryConfig
 
 ALMOST_ONE = 1 - 2**-53
 

@@ -6,24 +6,28 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headway import Lifecycle
 from headway.core.beginning import (
-    Beginning,
-    How,
     begun,
     begun_together,
     is_sweep_of,
     lease_runs,
     sweep_generation,
-    sweep_operation,
-    sweep_run,
     waits_until,
 )
 from headway.core.document import MOST, WAITING
-from headway.core.event import FIRST_GENERATION, is_first_run
+from headway.core.event import is_first_run
 from headway.core.letter import requeued_letter
-from headway.core.lifecycle import Lifecycle, State
-from headway.core.travel import instant
-from headway.core.writes import Document
+from headway.testing.ports import (
+    FIRST_GENERATION,
+    Beginning,
+    Document,
+    How,
+    State,
+    instant,
+    sweep_operation,
+    sweep_run,
+)
 from tests.core.documents import DAY, DOCUMENTS, HOUR, MINUTE, NOW, ago, modest
 
 PLAIN = Lifecycle("docs")
@@ -200,17 +204,16 @@ def test_a_lease_keeps_others_out_until_it_ends(lease: dict[str, Any], expected:
     assert begun(document, FIRST).how is How.BEGUN
 
 
-def test_an_operation_does_not_wait_for_the_lease_that_it_left_behind_itself() -> None:
+def test_an_operation_does_not_wait_for_the_lease_of_a_worker_that_is_gone() -> None:
     left: Document = {
         "_id": "1", "lastOperation": "first", "leaseToken": "dead", "leaseUntil": ago(-HOUR),
         "attemptCount": 1,
     }  # fmt: skip
     assert begun(left, OURS).how is How.BUSY, "whoever has it may live, and commit"
-    orphaned = replace(OURS, orphaned=True)
-    answer = begun(left, orphaned)
+    answer = begun(left, replace(OURS, gone=frozenset({"dead", "another"})))
     assert (answer.how, answer.document["leaseToken"]) == (How.BEGUN, "ours")
     assert answer.document["attemptCount"] == 1
-    assert begun({**left, "lastOperation": "another"}, orphaned).how is How.BUSY
+    assert begun(left, replace(OURS, gone=frozenset({"another"}))).how is How.BUSY
 
 
 @pytest.mark.parametrize("lifecycle", [PLAIN, LEASED], ids=["without a lease", "leased"])

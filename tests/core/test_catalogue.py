@@ -32,15 +32,14 @@ import sqlalchemy.exc
 import urllib3.exceptions
 import yarl
 
-from headway.core.catalogue import EVERYTHING, RULES, TRANSACTIONS
-from headway.core.errors import (
+from headway import (
     ConfigurationError,
     DocumentNotFoundError,
     DuplicateEventError,
     OutcomeUnknownError,
-    TransactionRolledBackError,
 )
-from headway.core.failure import Verdict
+from headway.errors import TransactionRolledBackError
+from headway.retrying import DEFAULT_CLASSIFIER, DEFAULT_RULES, TRANSACTION_CLASSIFIER, Verdict
 
 NOT_INSTALLED = {
     "psycopg2": "the older driver, which wants a C compiler; its one name is documented by PEP 249",
@@ -50,12 +49,12 @@ T, P, N, U = Verdict.TRANSIENT, Verdict.PERMANENT, Verdict.NOT_YET, Verdict.UNKN
 
 
 def verdict(error: BaseException) -> tuple[Verdict, str]:
-    diagnosis = EVERYTHING.classify(error)
+    diagnosis = DEFAULT_CLASSIFIER.classify(error)
     return diagnosis.verdict, diagnosis.error_type
 
 
 def named_classes() -> list[str]:
-    names = {name for rule in RULES for name in rule.types}
+    names = {str(name) for rule in DEFAULT_RULES for name in rule.types}
     return sorted(name for name in names if name.partition(".")[0] not in NOT_INSTALLED)
 
 
@@ -84,16 +83,16 @@ def test_every_class_in_the_catalogue_exists_under_that_very_name(name: str) -> 
 def test_what_is_excused_is_really_not_here(package: str) -> None:
     with pytest.raises(ModuleNotFoundError):
         importlib.import_module(package)
-    assert any(name.startswith(f"{package}.") for rule in RULES for name in rule.types)
+    assert any(str(name).startswith(f"{package}.") for rule in DEFAULT_RULES for name in rule.types)
 
 
 def test_every_rule_has_a_name_of_its_own() -> None:
-    names = [rule.name for rule in RULES]
+    names = [rule.name for rule in DEFAULT_RULES]
     assert len(names) == len(set(names))
 
 
 def test_text_is_written_as_it_is_compared() -> None:
-    for rule in RULES:
+    for rule in DEFAULT_RULES:
         assert all(fragment == fragment.lower() for fragment in rule.text)
 
 
@@ -168,7 +167,7 @@ def test_postgresql_errors_of_asyncpg(sqlstate: str, expected: tuple[Verdict, st
     error = asyncpg.PostgresError.new({"C": sqlstate, "M": "said the server"})
     assert error.sqlstate == sqlstate
     assert verdict(error) == expected
-    assert EVERYTHING.classify(error).code == sqlstate
+    assert DEFAULT_CLASSIFIER.classify(error).code == sqlstate
 
 
 @pytest.mark.parametrize(("sqlstate", "expected"), SQLSTATES)
@@ -176,7 +175,7 @@ def test_postgresql_errors_of_psycopg(sqlstate: str, expected: tuple[Verdict, st
     error = psycopg.errors.lookup(sqlstate)("said the server")
     assert error.sqlstate == sqlstate
     assert verdict(error) == expected
-    assert EVERYTHING.classify(error).code == sqlstate
+    assert DEFAULT_CLASSIFIER.classify(error).code == sqlstate
 
 
 def test_psycopg_errors_that_no_server_gave_a_code_are_lost_connections() -> None:
@@ -228,7 +227,7 @@ def test_a_busy_sqlite_file_is_a_conflict(file: Path, connection: sqlite3.Connec
         other.execute("begin immediate")
         error = refused(connection, "begin immediate")
     assert error.sqlite_errorname == "SQLITE_BUSY"
-    assert EVERYTHING.classify(error).code == "SQLITE_BUSY"
+    assert DEFAULT_CLASSIFIER.classify(error).code == "SQLITE_BUSY"
     assert verdict(error) == (T, "OC000_TRANSACTION_CONFLICT")
 
 
@@ -298,7 +297,7 @@ def test_what_sqlalchemy_really_wraps_is_seen_through(
 ) -> None:
     error = through_sqlalchemy(file, statement)
     assert verdict(error) == expected
-    assert EVERYTHING.classify(error).found is error.orig
+    assert DEFAULT_CLASSIFIER.classify(error).found is error.orig
 
 
 def test_a_busy_file_is_seen_through_sqlalchemy(file: Path) -> None:
@@ -315,14 +314,14 @@ def wrapped(original: Exception, *, invalidated: bool = False) -> sqlalchemy.exc
 def test_a_driver_error_inside_a_constructed_sqlalchemy_error_is_seen() -> None:
     conflict = psycopg.errors.SerializationFailure("could not serialize access")
     assert verdict(wrapped(conflict)) == (T, "OC000_TRANSACTION_CONFLICT")
-    assert EVERYTHING.classify(wrapped(conflict)).found is conflict
+    assert DEFAULT_CLASSIFIER.classify(wrapped(conflict)).found is conflict
 
 
 def test_a_connection_that_sqlalchemy_has_given_up_is_lost() -> None:
     odd = RuntimeError("odd")
     assert verdict(wrapped(odd)) == (T, "UNKNOWN_ERROR")
     assert verdict(wrapped(odd, invalidated=True)) == (T, "CONNECTION_ERROR")
-    assert TRANSACTIONS.classify(wrapped(odd)).verdict is P
+    assert TRANSACTION_CLASSIFIER.classify(wrapped(odd)).verdict is P
     assert verdict(sqlalchemy.exc.TimeoutError("QueuePool limit")) == (T, "CONNECTION_ERROR")
 
 
@@ -467,8 +466,8 @@ clients = pytest.mark.parametrize("answer", [by_httpx, by_requests, by_aiohttp, 
 def test_an_answer_that_may_change_is_transient(answer: Any, status: int) -> None:
     error = answer(status, {})
     assert verdict(error) == (T, "HTTP_UNAVAILABLE")
-    assert EVERYTHING.classify(error).code == str(status)
-    assert EVERYTHING.classify(error).retry_after is None
+    assert DEFAULT_CLASSIFIER.classify(error).code == str(status)
+    assert DEFAULT_CLASSIFIER.classify(error).retry_after is None
 
 
 @clients
@@ -479,9 +478,11 @@ def test_an_answer_that_stays_the_same_is_permanent(answer: Any, status: int) ->
 
 @clients
 def test_an_answer_says_when_to_come_back(answer: Any) -> None:
-    in_seconds = EVERYTHING.classify(answer(429, {"Retry-After": "17"}))
+    in_seconds = DEFAULT_CLASSIFIER.classify(answer(429, {"Retry-After": "17"}))
     assert in_seconds.retry_after == timedelta(seconds=17)
-    by_date = EVERYTHING.classify(answer(503, {"Retry-After": "Wed, 21 Oct 2015 07:28:00 GMT"}))
+    by_date = DEFAULT_CLASSIFIER.classify(
+        answer(503, {"Retry-After": "Wed, 21 Oct 2015 07:28:00 GMT"})
+    )
     assert by_date.retry_after == datetime(2015, 10, 21, 7, 28, tzinfo=UTC)
 
 
@@ -501,7 +502,7 @@ def test_an_answer_says_when_to_come_back(answer: Any) -> None:
     ids=repr,
 )
 def test_a_lost_http_connection_is_transient(error: Exception) -> None:
-    assert EVERYTHING.classify(error).verdict is T
+    assert DEFAULT_CLASSIFIER.classify(error).verdict is T
 
 
 def test_an_http_client_that_is_misused_is_not_an_answer() -> None:

@@ -10,10 +10,20 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from headway.core.catalogue import EVERYTHING, TRANSACTIONS
-from headway.core.classify import Classifier, Rule, rules_for
-from headway.core.errors import DocumentNotFoundError, DuplicateEventError, OutcomeUnknownError
-from headway.core.failure import Verdict
+from headway import (
+    ConfigurationError,
+    DocumentNotFoundError,
+    DuplicateEventError,
+    OutcomeUnknownError,
+)
+from headway.retrying import (
+    DEFAULT_CLASSIFIER,
+    TRANSACTION_CLASSIFIER,
+    Classifier,
+    Rule,
+    Verdict,
+    rules_for,
+)
 
 
 class CodedError(Exception):
@@ -54,13 +64,13 @@ def rule(name: str, verdict: Verdict = Verdict.TRANSIENT, **given: Any) -> Rule:
 
 
 def test_what_no_rule_knows_is_transient() -> None:
-    diagnosis = EVERYTHING.classify(RuntimeError("strange"))
+    diagnosis = DEFAULT_CLASSIFIER.classify(RuntimeError("strange"))
     assert (diagnosis.verdict, diagnosis.rule) == (Verdict.TRANSIENT, "unmatched")
     assert diagnosis.error_type == "UNKNOWN_ERROR"
 
 
 def test_what_no_rule_knows_is_permanent_for_a_transaction() -> None:
-    assert TRANSACTIONS.classify(RuntimeError("strange")).verdict is Verdict.PERMANENT
+    assert TRANSACTION_CLASSIFIER.classify(RuntimeError("strange")).verdict is Verdict.PERMANENT
 
 
 def test_what_no_rule_knows_is_a_setting() -> None:
@@ -70,26 +80,31 @@ def test_what_no_rule_knows_is_a_setting() -> None:
 
 
 def test_what_no_rule_knows_still_shows_its_code() -> None:
-    assert EVERYTHING.classify(CodedError("P0001")).code == "P0001"
-    assert EVERYTHING.classify(WrapperError(CodedError("P0001"))).code == "P0001"
+    assert DEFAULT_CLASSIFIER.classify(CodedError("P0001")).code == "P0001"
+    assert DEFAULT_CLASSIFIER.classify(WrapperError(CodedError("P0001"))).code == "P0001"
 
 
 def test_the_cause_is_followed() -> None:
     cause = CodedError("40001")
-    diagnosis = EVERYTHING.classify(caused_by(caused_by(cause)))
+    diagnosis = DEFAULT_CLASSIFIER.classify(caused_by(caused_by(cause)))
     assert diagnosis.rule == "postgresql.conflict"
     assert diagnosis.found is cause
 
 
 def test_what_an_orm_keeps_is_followed() -> None:
     original = CodedError("40001")
-    assert EVERYTHING.classify(WrapperError(original)).found is original
-    assert EVERYTHING.classify(caused_by(WrapperError(caused_by(original)))).found is original
+    assert DEFAULT_CLASSIFIER.classify(WrapperError(original)).found is original
+    assert (
+        DEFAULT_CLASSIFIER.classify(caused_by(WrapperError(caused_by(original)))).found is original
+    )
 
 
 def test_something_else_called_orig_is_not_followed() -> None:
     error = WrapperError("a text")
-    assert EVERYTHING.classify(caused_by(CodedError("40001"), error)).rule == "postgresql.conflict"
+    assert (
+        DEFAULT_CLASSIFIER.classify(caused_by(CodedError("40001"), error)).rule
+        == "postgresql.conflict"
+    )
 
 
 def clean_up_badly() -> None:
@@ -103,45 +118,49 @@ def test_an_implicit_context_is_not_followed() -> None:
     with pytest.raises(RuntimeError) as raised:
         clean_up_badly()
     assert isinstance(raised.value.__context__, CodedError)
-    assert EVERYTHING.classify(raised.value).rule == "unmatched"
+    assert DEFAULT_CLASSIFIER.classify(raised.value).rule == "unmatched"
 
 
 def test_a_ring_of_causes_comes_to_an_end() -> None:
     one, other = RuntimeError("one"), RuntimeError("other")
     one.__cause__, other.__cause__ = other, one
-    assert EVERYTHING.classify(one).rule == "unmatched"
+    assert DEFAULT_CLASSIFIER.classify(one).rule == "unmatched"
     itself = WrapperError(None)
     itself.orig = itself
-    assert EVERYTHING.classify(itself).rule == "unmatched"
+    assert DEFAULT_CLASSIFIER.classify(itself).rule == "unmatched"
 
 
 def test_the_outer_exception_is_asked_before_its_cause() -> None:
-    diagnosis = EVERYTHING.classify(caused_by(CodedError("40001"), CodedError("23505")))
+    diagnosis = DEFAULT_CLASSIFIER.classify(caused_by(CodedError("40001"), CodedError("23505")))
     assert diagnosis.rule == "postgresql.unique"
 
 
 def test_a_code_anywhere_in_the_chain_goes_before_words_anywhere_in_it() -> None:
     words = RuntimeError("change conflicts with another transaction")
-    assert EVERYTHING.classify(caused_by(CodedError("23505"), words)).rule == "postgresql.unique"
+    assert (
+        DEFAULT_CLASSIFIER.classify(caused_by(CodedError("23505"), words)).rule
+        == "postgresql.unique"
+    )
 
 
 def test_words_in_the_cause_count_too() -> None:
     words = RuntimeError("change conflicts with another transaction")
-    assert EVERYTHING.classify(caused_by(words)).rule == "dsql.conflict_by_text"
+    assert DEFAULT_CLASSIFIER.classify(caused_by(words)).rule == "dsql.conflict_by_text"
 
 
 def test_the_first_of_two_rules_that_match_is_taken() -> None:
-    first, second = rule("first"), rule("second", Verdict.PERMANENT)
+    first = rule("first", types={KeyError})
+    second = rule("second", Verdict.PERMANENT, types={LookupError})
     assert Classifier(rules=(first, second)).classify(KeyError()).rule == "first"
     assert Classifier(rules=(second, first)).classify(KeyError()).rule == "second"
 
 
 def test_own_rules_go_before_the_catalogue() -> None:
     own = rules_for((ValueError,), Verdict.NOT_YET, name="mine")
-    classifier = EVERYTHING.before([own])
+    classifier = DEFAULT_CLASSIFIER.before([own])
     assert classifier.classify(ValueError()).verdict is Verdict.NOT_YET
     assert classifier.classify(TypeError()).verdict is Verdict.PERMANENT
-    assert EVERYTHING.classify(ValueError()).verdict is Verdict.PERMANENT
+    assert DEFAULT_CLASSIFIER.classify(ValueError()).verdict is Verdict.PERMANENT
 
 
 def test_own_rules_keep_the_verdict_for_what_no_rule_knows() -> None:
@@ -173,9 +192,9 @@ def test_a_rule_without_codes_asks_for_none() -> None:
 def test_a_rule_takes_the_first_place_where_a_code_stands() -> None:
     both = CodedError("40001")
     both.pgcode = "23505"  # type: ignore[attr-defined]
-    assert EVERYTHING.classify(both).code == "40001"
+    assert DEFAULT_CLASSIFIER.classify(both).code == "40001"
     both.sqlstate = None
-    assert EVERYTHING.classify(both).code == "23505"
+    assert DEFAULT_CLASSIFIER.classify(both).code == "23505"
 
 
 def test_a_code_may_be_nought() -> None:
@@ -193,7 +212,7 @@ def test_a_mark_that_is_only_true_is_no_code_to_show() -> None:
 def test_our_own_errors_are_known_whatever_else_they_carry() -> None:
     duplicate = DuplicateEventError("op-1")
     duplicate.sqlstate = "40001"  # type: ignore[attr-defined]
-    assert EVERYTHING.classify(duplicate).rule == "headway.duplicate_event"
+    assert DEFAULT_CLASSIFIER.classify(duplicate).rule == "headway.duplicate_event"
 
 
 def test_a_rule_for_no_code_matches_only_without_one() -> None:
@@ -237,24 +256,24 @@ def test_words_are_found_in_any_case() -> None:
 
 def test_a_finer_code_is_taken_from_the_message() -> None:
     error = CodedError("40001", "schema has been updated by another transaction (oc001)")
-    diagnosis = EVERYTHING.classify(error)
+    diagnosis = DEFAULT_CLASSIFIER.classify(error)
     assert (diagnosis.code, diagnosis.detail) == ("40001", "OC001")
-    assert EVERYTHING.classify(CodedError("40001", "could not serialize")).detail is None
+    assert DEFAULT_CLASSIFIER.classify(CodedError("40001", "could not serialize")).detail is None
 
 
 @pytest.mark.parametrize("broken", [UnreadableError(), HauntedError(), caused_by(HauntedError())])
 def test_an_exception_that_cannot_be_read_is_classified_all_the_same(broken: Exception) -> None:
-    assert EVERYTHING.classify(broken).rule == "unmatched"
+    assert DEFAULT_CLASSIFIER.classify(broken).rule == "unmatched"
 
 
 def test_an_unreadable_exception_in_front_does_not_hide_its_cause() -> None:
     for broken in (UnreadableError(), HauntedError()):
-        assert EVERYTHING.classify(caused_by(CodedError("40001"), broken)).code == "40001"
+        assert DEFAULT_CLASSIFIER.classify(caused_by(CodedError("40001"), broken)).code == "40001"
 
 
 def test_exceptions_that_are_no_errors_have_no_rule() -> None:
     for stop in (KeyboardInterrupt(), SystemExit(), asyncio.CancelledError()):
-        assert EVERYTHING.classify(stop).rule == "unmatched"
+        assert DEFAULT_CLASSIFIER.classify(stop).rule == "unmatched"
 
 
 NOT_YET = DocumentNotFoundError("messages", ["m1"])
@@ -278,22 +297,22 @@ def test_the_gravest_member_speaks_for_a_group(
     members: tuple[Exception, ...], gravest: Exception
 ) -> None:
     for order in (members, members[::-1]):
-        assert EVERYTHING.classify(ExceptionGroup("several", order)).found is gravest
+        assert DEFAULT_CLASSIFIER.classify(ExceptionGroup("several", order)).found is gravest
 
 
 def test_a_base_exception_group_is_looked_into_too() -> None:
     group = BaseExceptionGroup("stop", [KeyboardInterrupt(), PERMANENT])
-    assert EVERYTHING.classify(group).found is PERMANENT
+    assert DEFAULT_CLASSIFIER.classify(group).found is PERMANENT
 
 
 def test_the_diagnosis_says_why_in_one_line() -> None:
-    assert EVERYTHING.classify(CodedError("40001", "conflict (OC000)")).because == (
+    assert DEFAULT_CLASSIFIER.classify(CodedError("40001", "conflict (OC000)")).because == (
         f"{__name__}.CodedError with code 40001 (OC000) is transient by rule postgresql.conflict"
     )
-    assert EVERYTHING.classify(caused_by(DuplicateEventError("op-1"))).because == (
+    assert DEFAULT_CLASSIFIER.classify(caused_by(DuplicateEventError("op-1"))).because == (
         "headway.core.errors.DuplicateEventError is permanent by rule headway.duplicate_event"
     )
-    assert EVERYTHING.classify(RuntimeError()).because == (
+    assert DEFAULT_CLASSIFIER.classify(RuntimeError()).because == (
         "builtins.RuntimeError is transient by rule unmatched"
     )
 
@@ -304,7 +323,7 @@ class AnswerError(Exception):
         self.headers = headers
 
 
-BUSY = Classifier(rules=(rule("busy", retry_after="headers"),))
+BUSY = Classifier(rules=(rule("busy", types={AnswerError}, retry_after="headers"),))
 DATE = datetime(2015, 10, 21, 7, 28, tzinfo=UTC)
 
 
@@ -375,7 +394,7 @@ def _wrap(inner: st.SearchStrategy[BaseException]) -> st.SearchStrategy[BaseExce
     )
 
 
-@pytest.mark.parametrize("classifier", [EVERYTHING, TRANSACTIONS])
+@pytest.mark.parametrize("classifier", [DEFAULT_CLASSIFIER, TRANSACTION_CLASSIFIER])
 @settings(deadline=None, max_examples=150)
 @given(error=st.recursive(errors, _wrap, max_leaves=6))
 def test_every_exception_gets_exactly_one_verdict_and_always_the_same(
@@ -397,4 +416,50 @@ def test_wrapping_a_known_error_does_not_change_its_verdict(
     make: Callable[[Exception], Exception],
 ) -> None:
     for error in (CodedError("40001"), CodedError("53300"), TypeError("x"), TimeoutError()):
-        assert EVERYTHING.classify(make(error)) == EVERYTHING.classify(error)
+        assert DEFAULT_CLASSIFIER.classify(make(error)) == DEFAULT_CLASSIFIER.classify(error)
+
+
+class DeclinedError(Exception):
+    """Of a user's own."""
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"types": DeclinedError},
+        {"types": "shop.DeclinedError"},
+        {"types": frozenset({"DeclinedError"})},
+        {"types": frozenset({int})},
+        {"types": frozenset()},
+        {"verdict": "permanent"},
+        {"at": "code"},
+        {"text": "declined"},
+        {"text": (5,)},
+        {"codes": "40001"},
+        {"classes": "08"},
+        {"detail": "("},
+        {"codes": frozenset({4290})},
+        {"classes": ("08",)},
+        {"at": ("code",)},
+    ],
+)
+def test_a_rule_that_could_never_match_is_refused(wrong: dict[str, Any]) -> None:
+    right = {"name": "shop.declined", "verdict": Verdict.PERMANENT, "error_type": "DECLINED"}
+    (name,) = wrong
+    with pytest.raises(ConfigurationError, match=f"^Invalid {name}=.* of Rule 'shop.declined': "):
+        Rule(**{**right, **wrong})
+
+
+@pytest.mark.parametrize("given", [{}, {"retry_after": "headers"}, {"detail": "OC0"}])
+def test_a_rule_without_a_condition_is_refused(given: dict[str, Any]) -> None:
+    cure = r"Invalid Rule 'shop': .* every exception\. .* types=\{KeyError\}.*unmatched="
+    with pytest.raises(ConfigurationError, match=cure):
+        rule("shop", **given)
+    everything = Classifier(rules=(rule("all", types={Exception}, **given),))
+    assert everything.classify(KeyError()).rule == "all"
+
+
+@pytest.mark.parametrize("types", [(DeclinedError,), {f"{__name__}.DeclinedError"}])
+def test_a_rule_takes_classes_or_their_names(types: Any) -> None:
+    rule = Rule(name="shop.declined", verdict=Verdict.PERMANENT, error_type="X", types=types)
+    assert Classifier(rules=(rule,)).classify(DeclinedError()).rule == "shop.declined"

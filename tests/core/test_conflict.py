@@ -5,9 +5,14 @@ import psycopg
 import pytest
 import sqlalchemy.exc
 
-from headway.core.catalogue import TRANSACTIONS
-from headway.core.conflict import classify_dsql_error, is_oc000_error
-from headway.core.errors import DocumentNotFoundError, DuplicateEventError, OutcomeUnknownError
+from headway import (
+    DocumentNotFoundError,
+    DuplicateEventError,
+    OutcomeUnknownError,
+    classify_dsql_error,
+    is_oc000_error,
+)
+from headway.retrying import TRANSACTION_CLASSIFIER
 
 CONFLICT = "OC000_TRANSACTION_CONFLICT"
 
@@ -45,12 +50,12 @@ def test_a_conflict_is_recognised_by_what_dsql_says(message: str, detail: str | 
     for error in (RuntimeError(message), psycopg.DatabaseError(message)):
         assert classify_dsql_error(error) == (True, CONFLICT, None)
         assert is_oc000_error(error)
-        assert TRANSACTIONS.classify(error).detail == detail
+        assert TRANSACTION_CLASSIFIER.classify(error).detail == detail
 
 
 @pytest.mark.parametrize(("message", "detail"), SAID_BY_DSQL)
 def test_the_finer_code_is_kept_beside_the_sqlstate(message: str, detail: str | None) -> None:
-    found = TRANSACTIONS.classify(from_server("40001", message))
+    found = TRANSACTION_CLASSIFIER.classify(from_server("40001", message))
     assert (found.code, found.detail) == ("40001", detail)
 
 

@@ -4,10 +4,11 @@ from datetime import UTC, datetime
 
 import pytest
 
-from headway.core.decision import Decision, not_stuck, refusal, reset
-from headway.core.lifecycle import Lifecycle
-from headway.core.sweep import SweepRule
+from headway import Lifecycle
+from headway.core.decision import not_stuck, refusal, reset, scheduled
 from headway.core.unreadable import stand_in
+from headway.operations import Decision
+from headway.testing.ports import SweepRule
 
 MESSAGES = Lifecycle("messages")
 CHUNKS = Lifecycle("chunks", flag="embedding_generated", max_attempts=5)
@@ -31,6 +32,17 @@ def test_every_decision_is_allowed_or_refused_with_a_reason(status: str, attempt
     answers = {decision: refusal(decision, document, MESSAGES) for decision in Decision}
     assert {one for one, reason in answers.items() if reason is None} == ALLOWED[status, attempts]
     assert all(reason for reason in answers.values() if reason is not None)
+
+
+def test_what_failed_permanently_is_a_persons_to_decide() -> None:
+    failure = {"rule": "shop.declined", "version": "1"}
+    document = {"_id": "m", "status": "failed", "attemptCount": 1, "permanentFailure": failure}
+    assert [refusal(decision, document, MESSAGES) for decision in Decision] == [None] * 5
+    rule, now = SweepRule(lifecycle=MESSAGES), datetime(2030, 1, 1, tzinfo=UTC)
+    for decision in (Decision.PURGE, Decision.ARCHIVE):
+        assert not_stuck(decision, document, rule, now) is None
+    for changes in (reset(MESSAGES, None), scheduled(now)):
+        assert changes["permanentFailure"] is None
 
 
 @pytest.mark.parametrize("lifecycle", [MESSAGES, CHUNKS], ids=["plain", "flagged"])

@@ -4,8 +4,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from headway.core.document import FARTHEST_AHEAD, count, moment, past
-from headway.core.travel import instant
+from headway.core.document import FARTHEST_AHEAD, count, past
+from headway.testing.ports import instant, moment
 from tests.core.documents import JSON, NOW, TIME, modest
 
 

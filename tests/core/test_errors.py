@@ -1,12 +1,12 @@
-from headway.core import errors
-from headway.core.errors import (
+from headway import (
     ConfigurationError,
     DocumentNotFoundError,
     DuplicateEventError,
     HeadwayError,
     OutcomeUnknownError,
-    TransactionRolledBackError,
 )
+from headway.core import errors
+from headway.errors import TransactionRolledBackError
 
 
 def test_a_message_says_what_which_and_the_cure() -> None:

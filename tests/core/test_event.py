@@ -7,8 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.core.errors import MalformedEventError
-from headway.core.event import DoneKey, Event, decode, encode, idempotency_key
+from headway import Event
+from headway.core.event import idempotency_key
+from headway.errors import MalformedEventError
+from headway.testing.ports import DoneKey, decode, encode
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(max_size=20),

@@ -2,7 +2,7 @@
 
 import pytest
 
-from headway.core.errors import ConfigurationError
+from headway import ConfigurationError
 from headway.core.gateway_url import GatewayUrl, read_gateway_url
 
 

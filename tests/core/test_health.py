@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.core.errors import ConfigurationError
-from headway.core.health import Dependency, FloodGuard, FloodRule, Health, OutageRule
+from headway import ConfigurationError
+from headway.core.health import Dependency, FloodGuard, Health
+from headway.retrying import FloodRule, OutageRule
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
@@ -66,54 +67,98 @@ def test_a_rule_that_counts_nothing_is_refused() -> None:
         OutageRule(distinct=0)
 
 
-def test_a_stream_of_permanent_failures_pauses_the_service() -> None:
+def test_a_stream_of_permanent_failures_pauses() -> None:
     guard = FloodGuard()
     for number in range(20):
-        assert guard.may_take(NOW)
-        guard.ended(NOW + number * SECOND, permanent=True)
-    assert not guard.may_take(NOW + 20 * SECOND)
+        assert guard.paused_since is None
+        guard.ended(NOW + number * SECOND, permanent=1)
+    assert guard.paused_since == NOW + 19 * SECOND
 
 
 def test_nineteen_do_not() -> None:
     guard = FloodGuard()
     for number in range(19):
-        guard.ended(NOW + number * SECOND, permanent=True)
-    assert guard.may_take(NOW + 20 * SECOND)
+        guard.ended(NOW + number * SECOND, permanent=1)
+    assert guard.paused_since is None
+
+
+def handle(guard: FloodGuard, now: datetime, *, permanent: bool) -> None:
+    guard.uncounted += not permanent
+    guard.ended(now, permanent=permanent)
 
 
 def test_half_of_all_is_not_more_than_half() -> None:
     guard = FloodGuard()
     for number in range(100):
-        guard.ended(NOW, permanent=number % 2 == 0)
-    assert guard.may_take(NOW)
+        handle(guard, NOW, permanent=number % 2 == 0)
+    assert guard.paused_since is None
 
 
 def test_a_success_never_sets_off_a_pause() -> None:
     guard = FloodGuard()
-    guard.ended(NOW, permanent=True, count=15)  # then it is mended, and they are sent again
+    guard.uncounted = 25
+    guard.ended(NOW, permanent=25)  # then it is mended, and they are sent again
     for number in range(5):
-        guard.ended(NOW + number * SECOND, permanent=False)
+        handle(guard, NOW + (58 + number) * SECOND, permanent=False)
     assert guard.paused_since is None
-    guard.ended(NOW + 6 * SECOND, permanent=True)
-    assert guard.paused_since == NOW + 6 * SECOND
+    guard = FloodGuard()
+    guard.ended(NOW, permanent=19)
+    handle(guard, NOW + SECOND, permanent=False)
+    assert guard.paused_since is None
+    handle(guard, NOW + 2 * SECOND, permanent=True)
+    assert guard.paused_since == NOW + 2 * SECOND
 
 
 def test_failures_spread_over_hours_are_no_flood() -> None:
     guard = FloodGuard()
     for number in range(100):
-        guard.ended(NOW + number * timedelta(minutes=5), permanent=True)
+        guard.ended(NOW + number * timedelta(minutes=5), permanent=1)
     assert guard.paused_since is None
 
 
-def test_a_paused_service_takes_one_probe_a_minute_until_one_succeeds() -> None:
+def test_a_pause_is_probed_at_once_and_then_less_and_less_often_until_one_succeeds() -> None:
     guard = FloodGuard(FloodRule(at_least=1))
-    guard.ended(NOW, permanent=True)
-    taken = [second for second in range(181) if guard.may_take(NOW + second * SECOND)]
-    assert taken == [60, 120, 180]
-    guard.ended(NOW + 181 * SECOND, permanent=True)
-    assert not guard.may_take(NOW + 182 * SECOND)
-    guard.ended(NOW + 240 * SECOND, permanent=False)
-    assert guard.may_take(NOW + 240 * SECOND)
+    assert not guard.may_probe(NOW)
+    guard.ended(NOW, permanent=1)
+    probed = []
+    for second in range(250):
+        while guard.may_probe(NOW + second * SECOND):
+            probed.append(second)
+            guard.probing(NOW + second * SECOND)
+    assert probed == [0, 0, 0, 0, 0, 1, 3, 7, 15, 31, 63, 123, 183, 243]
+    guard.ended(NOW + 250 * SECOND, permanent=1)
+    assert not guard.may_probe(NOW + 251 * SECOND)
+    handle(guard, NOW + 251 * SECOND, permanent=False)
+    assert guard.paused_since is None
+    guard.probing(NOW + 252 * SECOND)
+    assert not guard.may_probe(NOW + timedelta(days=1))
+
+
+def test_after_a_probe_succeeded_it_takes_twice_as_many_for_an_hour() -> None:
+    guard, now = FloodGuard(FloodRule(at_least=3)), NOW
+    for needed in (3, 6, 12):
+        guard.ended(now, permanent=needed - 1)
+        assert guard.paused_since is None
+        guard.ended(now, permanent=1)
+        assert guard.paused_since == now
+        handle(guard, now, permanent=False)
+        assert guard.paused_since is None
+    now += timedelta(hours=1, seconds=1)
+    guard.ended(now, permanent=3)
+    assert guard.paused_since == now
+    handle(guard, now, permanent=False)
+    guard.ended(now, permanent=6)
+    guard.resume()
+    guard.ended(now, permanent=3)
+    assert guard.paused_since == now, "a person said so: it starts afresh"
+
+
+def test_the_wait_between_probes_never_overflows() -> None:
+    guard = FloodGuard(FloodRule(at_least=1))
+    guard.ended(NOW, permanent=1)
+    for _ in range(2_000):
+        guard.probing(NOW)
+    assert guard.may_probe(NOW + timedelta(minutes=1))
 
 
 @given(st.lists(st.tuples(st.integers(0, 30), st.booleans()), max_size=60))
@@ -124,7 +169,7 @@ def test_the_guard_counts_what_lies_in_its_window(ends: list[tuple[int, bool]]) 
             return
         now += wait * SECOND
         seen.append((now, permanent))
-        guard.ended(now, permanent=permanent)
+        handle(guard, now, permanent=permanent)
         window = [one for at, one in seen if now - at <= timedelta(minutes=1)]
-        flooded = len(window) >= 20 and sum(window) * 2 > len(window)
+        flooded = sum(window) >= 20 and sum(window) * 2 > len(window)
         assert (guard.paused_since is not None) is (flooded and permanent)

@@ -8,10 +8,9 @@ import asyncpg
 import httpx
 import pytest
 
-from headway import ConfigurationError, Exponential, Stepped, classify_dsql_error
-from headway.core.catalogue import EVERYTHING
-from headway.core.failure import History, Verdict, note
-from headway.core.policy import RetryPolicy, decide
+from headway import ConfigurationError, RetryPolicy, classify_dsql_error
+from headway.core.failure import note
+from headway.retrying import DEFAULT_CLASSIFIER, Exponential, History, Stepped, Verdict, decide
 
 SECOND = timedelta(seconds=1)
 
@@ -44,7 +43,7 @@ class UnhashableCodeError(Exception):
     "kind", [RaisingOriginalError, RaisingAttributesError, OddCodeError, UnhashableCodeError]
 )
 def test_an_odd_exception_is_classified_all_the_same(kind: type[Exception]) -> None:
-    assert EVERYTHING.classify(kind("odd")).rule == "unmatched"
+    assert DEFAULT_CLASSIFIER.classify(kind("odd")).rule == "unmatched"
 
 
 def test_an_exception_that_takes_no_notes_is_left_without() -> None:
@@ -69,14 +68,14 @@ def test_groups_may_be_nested_deeply() -> None:
     error: Exception = TypeError()
     for _ in range(3_000):
         error = ExceptionGroup("deeper", [error])
-    assert EVERYTHING.classify(error).verdict is Verdict.PERMANENT
+    assert DEFAULT_CLASSIFIER.classify(error).verdict is Verdict.PERMANENT
 
 
 @pytest.mark.parametrize("asked", ["Fri, 31 Dec 9999 23:59:59 -0100", "99999999999999999999", "²"])
 def test_an_absurd_pause_asked_for_does_no_harm(asked: str) -> None:
     request = httpx.Request("GET", "http://localhost")
     response = httpx.Response(503, headers=[(b"Retry-After", asked.encode())], request=request)
-    diagnosis = EVERYTHING.classify(
+    diagnosis = DEFAULT_CLASSIFIER.classify(
         httpx.HTTPStatusError("busy", request=request, response=response)
     )
     now = datetime(2026, 1, 1, tzinfo=UTC)
@@ -92,7 +91,10 @@ def test_asyncpg_breaking_off_is_a_lost_connection() -> None:
 
 
 def test_a_cancelled_future_is_not_tried_again() -> None:
-    assert EVERYTHING.classify(concurrent.futures.CancelledError()).verdict is Verdict.PERMANENT
+    assert (
+        DEFAULT_CLASSIFIER.classify(concurrent.futures.CancelledError()).verdict
+        is Verdict.PERMANENT
+    )
 
 
 @pytest.mark.parametrize(

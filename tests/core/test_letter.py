@@ -7,11 +7,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from headway.core.action import Reason
-from headway.core.catalogue import EVERYTHING
-from headway.core.failure import Failure
-from headway.core.letter import Letter, letter_id, write_letter
-from headway.core.travel import AttemptRecord, Travel, record
+from headway.core.letter import letter_id, write_letter
+from headway.core.travel import record
+from headway.operations import Letter
+from headway.retrying import DEFAULT_CLASSIFIER, Failure, Reason
+from headway.testing.ports import AttemptRecord, Travel
 
 NOW = datetime(2026, 1, 17, 5, tzinfo=UTC)
 
@@ -76,7 +76,7 @@ class UnspeakableError(Exception):
 
 @pytest.mark.parametrize("error", [TimeoutError("late"), UnspeakableError()])
 def test_an_attempt_is_taken_down_with_the_rule_that_matched(error: Exception) -> None:
-    failure = Failure(attempt=3, at=NOW, error=error, diagnosis=EVERYTHING.classify(error))
+    failure = Failure(attempt=3, at=NOW, error=error, diagnosis=DEFAULT_CLASSIFIER.classify(error))
     taken = record(failure, worker="host-1", traceback="...")
     assert (taken.number, taken.worker, taken.error_type) == (3, "host-1", type(error).__name__)
     assert taken.at == "2026-01-17T05:00:00Z"

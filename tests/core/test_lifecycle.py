@@ -4,10 +4,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from headway.core.beginning import Beginning, How, begun
-from headway.core.errors import ConfigurationError
-from headway.core.lifecycle import Lifecycle, State
-from headway.core.writes import Document
+from headway import ConfigurationError, Lifecycle
+from headway.core.beginning import begun
+from headway.testing.ports import Beginning, Document, How, State
 from tests.core.documents import DOCUMENTS, HOUR, NOW, ago, modest
 
 PLAIN = Lifecycle("docs")

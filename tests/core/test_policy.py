@@ -6,12 +6,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headway.core.action import Action, DeadLetter, Park, Reason, RetryLater
-from headway.core.backoff import AddedJitter, Exponential, FullJitter, NoJitter, Stepped
-from headway.core.errors import ConfigurationError
-from headway.core.failure import Diagnosis, History, Verdict
+from headway import ConfigurationError, RetryPolicy
+from headway.core.action import Action, DeadLetter, Park, RetryLater
 from headway.core.health import Health
-from headway.core.policy import RetryPolicy, decide
+from headway.retrying import (
+    AddedJitter,
+    Diagnosis,
+    Exponential,
+    FullJitter,
+    History,
+    NoJitter,
+    Reason,
+    Stepped,
+    Verdict,
+    decide,
+)
 
 NOW = datetime(2024, 2, 29, 12, tzinfo=UTC)
 TENTH = timedelta(milliseconds=100)

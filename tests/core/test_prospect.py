@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from headway.core.lifecycle import Lifecycle
+from headway import Lifecycle
 from headway.core.prospect import prospect
-from headway.core.sweep import GiveUp, Leave, Requeue, SweepRule, Why
-from headway.core.travel import instant
+from headway.core.sweep import Why
+from headway.testing.ports import GiveUp, Leave, Requeue, SweepRule, instant
 
 NOW = datetime(2030, 1, 31, 3, 0, tzinfo=UTC)
 MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)

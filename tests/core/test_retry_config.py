@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headway.core.backoff import Exponential, FullJitter
-from headway.core.errors import ConfigurationError
-from headway.core.policy import RETRY_SETTINGS, RetryConfig, RetryPolicy
+from headway import ConfigurationError, RetryConfig, RetryPolicy
+from headway.core.policy import RETRY_SETTINGS
+from headway.retrying import Exponential, FullJitter
 
 DOCUMENTED = (
     ("RETRY_MAX_ATTEMPTS", "8", "max_attempts", 8),
@@ -156,6 +156,12 @@ def test_a_bad_value_is_refused_with_its_name_the_value_and_the_cure(
         ("RETRY_MAX_DELAY_SECOND", "RETRY_MAX_DELAY_SECONDS"),
         ("RETRY_TTL_MINUTE", "RETRY_TTL_MINUTES"),
         ("RETRY_TTL_SEKONDS", "RETRY_TTL_SECONDS"),
+        ("RETRY_BASE_DELAY", "RETRY_BASE_DELAY_MS"),
+        ("RETRY_BASE_DELAY_SECONDS", "RETRY_BASE_DELAY_MS"),
+        ("EVENT_RETRY_BASE_DELAY_S", "EVENT_RETRY_BASE_DELAY_MS"),
+        ("RETRY_TTL_HOURS", "RETRY_TTL_MINUTES"),
+        ("retry_max_attempts", "RETRY_MAX_ATTEMPTS"),
+        ("Event_Retry_Max_Attempts", "EVENT_RETRY_MAX_ATTEMPTS"),
         ("EVENT_RETRY_MAX_ATTEMPS", "EVENT_RETRY_MAX_ATTEMPTS"),
         ("EVENT_RETRY_TLL_MINUTES", "EVENT_RETRY_TTL_MINUTES"),
     ],
@@ -173,6 +179,10 @@ def test_a_name_that_is_almost_ours_is_refused_with_the_one_that_was_meant(
         "EVENT_RETRY_TYPE",
         "RETRY_BACKOFF_SECONDS",
         "RETRY_ENABLED",
+        "RETRY_SECONDS",
+        "RETRY_AFTER_MS",
+        "RETRY_DELAY",
+        "retry_count",
         "HTTP_RETRY_MAX_ATTEMPT",
         "PATH",
     ],

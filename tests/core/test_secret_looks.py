@@ -2,7 +2,8 @@
 
 import pytest
 
-from headway.core.secrets import hidden, without_secrets
+from headway.core.secrets import without_secrets
+from headway.settings import hidden
 
 
 @pytest.mark.parametrize(

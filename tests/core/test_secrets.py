@@ -4,9 +4,10 @@ import time
 
 import pytest
 
+from headway import ConfigurationError
 from headway.core import secrets
-from headway.core.errors import ConfigurationError
-from headway.core.secrets import hidden, hide_fields, shown_url, without_secrets
+from headway.core.secrets import hide_fields, without_secrets
+from headway.settings import hidden, shown_url
 
 
 @pytest.mark.parametrize(

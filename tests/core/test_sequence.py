@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headway.core.errors import ConfigurationError
+from headway import ConfigurationError
 from headway.core.sequence import Sequencer
-from headway.core.sequence_answers import Completion, Look, Offer, Outcome, Work
-from headway.core.sequence_settings import OnGap, OnLate, SequenceSettings
-from headway.core.sequence_state import Gap, KeyState, Missed, Why, changes, in_epoch
+from headway.core.sequence_answers import Outcome
 from headway.core.sequence_waiting import Mode, due, standing
+from headway.order import Gap, OnGap, OnLate, SequenceSettings, Turn, Why
+from headway.testing.ports import Completion, KeyState, Look, Missed, Offer, changes, in_epoch
 
 NOW = datetime(2000, 1, 1, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
@@ -173,7 +173,7 @@ class Run:
         self.state, looked = self.machine.expire(self.state, Look("k", f"t{self.tokens}"), self.now)
         self.do(looked.work, dies=False)
 
-    def do(self, work: Work | None, *, dies: bool) -> None:
+    def do(self, work: Turn | None, *, dies: bool) -> None:
         while work is not None:
             if dies:
                 if not work.held:

@@ -5,10 +5,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from headway.core.sequence import Sequencer
-from headway.core.sequence_answers import Look, Offer
-from headway.core.sequence_settings import SequenceSettings
-from headway.core.sequence_state import KeyState
 from headway.core.sequence_waiting import due
+from headway.order import SequenceSettings
+from headway.testing.ports import KeyState, Look, Offer
 
 NOW = datetime(2000, 1, 1, tzinfo=UTC)
 SECOND = timedelta(seconds=1)

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.core.catalogue import EVERYTHING
-from headway.core.errors import UnstorableError
-from headway.core.failure import Verdict
 from headway.core.storable import copied
-from headway.core.writes import Increment, applied
+from headway.core.writes import applied
+from headway.errors import UnstorableError
+from headway.retrying import DEFAULT_CLASSIFIER, Verdict
+from headway.testing.ports import Increment
 
 WIDEST = 1 << 63
 
@@ -56,7 +56,7 @@ def test_what_cannot_be_stored_is_refused_for_good(value: Any, field: str, what:
         copied(document, "docs")
     assert caught.value.field == field
     assert f"docs cannot be stored: the field {field!r} holds {what}" in str(caught.value)
-    assert EVERYTHING.classify(caught.value).verdict is Verdict.PERMANENT
+    assert DEFAULT_CLASSIFIER.classify(caught.value).verdict is Verdict.PERMANENT
 
 
 def test_what_is_nested_without_end_is_refused() -> None:

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -5,25 +6,27 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.core.beginning import Beginning, How, begun, sweep_operation
-from headway.core.document import ATTEMPT_COUNT, LAST_OPERATION, MOST, WAITING, moment
-from headway.core.lifecycle import Lifecycle, State
+from headway import Lifecycle
+from headway.core.beginning import begun
+from headway.core.document import ATTEMPT_COUNT, LAST_OPERATION, MOST, WAITING
 from headway.core.prospect import prospect
-from headway.core.sweep import (
+from headway.core.stuck import is_stuck
+from headway.core.sweep import Why, claimed, given_back, given_up, watched
+from headway.testing.ports import (
+    Beginning,
+    Document,
     GiveUp,
+    How,
     Judgement,
     Leave,
     Requeue,
+    State,
     SweepRule,
-    Why,
-    claimed,
-    given_back,
-    given_up,
+    instant,
     judge,
-    watched,
+    moment,
+    sweep_operation,
 )
-from headway.core.travel import instant
-from headway.core.writes import Document
 from tests.core.documents import DAY, DOCUMENTS, GARBAGE_TIMES, HOUR, MINUTE, NOW, ago, modest
 
 RULE = SweepRule(lifecycle=Lifecycle("docs", max_attempts=5))
@@ -135,6 +138,46 @@ def test_what_is_settled_is_left_alone(status: Any, expected: Why) -> None:
     claim = {"claimToken": "t", "claimUntil": ago(DAY)}
     for more in ({}, claim, {"attemptCount": 99, "lastAttemptTime": ago(9 * DAY)}):
         assert judge(doc(status=status, **more), RULE, NOW) == Leave(expected)
+
+
+# What failed permanently
+
+BUG = {"rule": "python.programming", "version": "1"}
+
+
+@pytest.mark.parametrize(
+    ("failure", "version", "expected"),
+    [
+        ({"rule": "shop.declined", "version": "1"}, "2", Why.PERMANENT),
+        ({"rule": "data", "version": "1"}, "2", Why.PERMANENT),
+        ({"rule": "python.validation", "version": "1"}, "2", Why.PERMANENT),
+        (BUG, None, Why.PERMANENT),
+        (BUG, "1", Why.PERMANENT),
+        (BUG, "2", REQUEUED),
+        (BUG, "", REQUEUED),
+        ({"rule": "python.programming"}, "", Why.PERMANENT),
+        ({"rule": "headway.misuse", "version": "1"}, "2", REQUEUED),
+        (None, "2", REQUEUED),
+        ({}, "2", Why.PERMANENT),
+        ("declined", "2", Why.PERMANENT),
+        ([BUG], "2", Why.PERMANENT),
+        (7, "2", Why.PERMANENT),
+        ({"rule": "python.programming", "version": 1}, "2", Why.PERMANENT),
+    ],
+)
+def test_what_failed_permanently_is_left_alone(
+    failure: Any, version: str | None, expected: str
+) -> None:
+    rule = replace(RULE, version=version)
+    document = doc(
+        status="failed", attemptCount=1, lastAttemptTime=ago(DAY), permanentFailure=failure
+    )
+    assert said(judge(document, rule, NOW)) == expected
+    assert is_stuck(document, rule, NOW) is (expected == REQUEUED)
+    assert said(judge({**document, "status": "pending"}, rule, NOW)) == REQUEUED
+    spent = {**document, "attemptCount": 5}
+    left = expected is Why.PERMANENT
+    assert judge(spent, rule, NOW) == (Leave(Why.PERMANENT) if left else GiveUp(5))
 
 
 # Leases, claims and what a person said

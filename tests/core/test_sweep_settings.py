@@ -2,11 +2,10 @@ from datetime import timedelta
 
 import pytest
 
-from headway.core.errors import ConfigurationError
+from headway import ConfigurationError, Lifecycle, RetryConfig
 from headway.core.gateway_url import GatewayUrl
-from headway.core.lifecycle import Lifecycle
-from headway.core.policy import RetryConfig
-from headway.core.sweep_settings import SWEEP_SETTINGS, SweepSettings
+from headway.core.sweep_settings import SWEEP_SETTINGS
+from headway.settings import SweepSettings
 
 DOCUMENTED = {
     "RETRY_JOB_INTERVAL_SECONDS": "900",

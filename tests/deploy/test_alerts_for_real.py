@@ -28,6 +28,7 @@ _EMPTY = {
     "Retries B",
     "Duplicates A",
     "Down, paused, not answering A",
+    "Down, paused, not answering B",
     "Failed documents A",
 }
 

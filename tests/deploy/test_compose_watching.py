@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import pytest
 import yaml
 
-from headway.adapters.logs.formats import JsonFormatter
+from headway.logs import JsonFormatter
 from tests.deploy.compose import FOLDER, STAGES, inside, ports, services
 from tests.deploy.expressions import BOARDS, RULES, alerts
 from tests.deploy.test_compose import listening, waited_for

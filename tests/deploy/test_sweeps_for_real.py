@@ -17,8 +17,7 @@ import yaml
 from headway.adapters.prometheus.pushing import Pushgateway as Push
 from headway.assembly.engine import open_engine
 from headway.core.gateway_url import GatewayUrl
-from headway.core.sweep_figures import SweepFigures
-from headway.core.travel import instant
+from headway.testing.ports import SweepFigures, instant
 from headway.testing.servers import Alertmanager, Prometheus, Pushgateway, wait_until
 from headway.testing.servers.loopback import HOST, free_port, http_request
 from tests.deploy.expressions import RETRIES, RULES, targets

@@ -5,11 +5,17 @@ from datetime import datetime
 from typing import Any, TypeVar
 
 from headway.adapters.sqlite.store import SqliteStore
-from headway.core.letter import Letter
-from headway.ports.bus import Delivery, Message, Then
-from headway.ports.commit import Finish, Unit
-from headway.ports.letters import FailedQueue, Letters
-from headway.ports.records import DoneRecord, DoneRecords
+from headway.operations import FailedQueue, Letter
+from headway.testing.ports import (
+    Delivery,
+    DoneRecord,
+    DoneRecords,
+    Finish,
+    Letters,
+    Message,
+    Then,
+    Unit,
+)
 from tests.joined.harnesses import Parts
 
 T = TypeVar("T")
@@ -121,7 +127,6 @@ class DoomedStore:
         self.ends = store.ends
         self.history = store.history
         self.sweeping = store.sweeping
-        self.bodies_wait = store.bodies_wait
         self.aside = store.aside
 
     async def commit(self, units: Sequence[Unit]) -> Sequence[Finish]:
@@ -143,4 +148,4 @@ class DoomedStore:
 def doomed(parts: Parts, doom: Doom) -> Parts:
     bus: Any = DoomedBus(parts.bus, doom)
     letters = DoomedLetters(parts.letters, parts.bus, doom)
-    return Parts(bus, letters, parts.places, parts.history)
+    return Parts(bus, letters, parts.places, parts.unrouted, parts.history)

@@ -12,22 +12,18 @@ from headway.adapters.memory.history import MemoryHistory
 from headway.adapters.memory.letters import MemoryLetters
 from headway.adapters.memory.places import MemoryPlaces
 from headway.adapters.memory.state import State
+from headway.adapters.memory.unrouted import MemoryUnrouted
 from headway.adapters.sqlite.connection import Location
 from headway.adapters.sqlite.records import row_of, write
 from headway.adapters.sqlite.schema import open_file
 from headway.adapters.sqlite.store import SqliteStore, sqlite_store
 from headway.adapters.sqlite.timeline import Moment
-from headway.ports.bus import Bus
-from headway.ports.clock import Clock
-from headway.ports.engine import Engine
-from headway.ports.history import History
-from headway.ports.letters import Letters
-from headway.ports.places import BusPlaces
-from headway.ports.records import DoneRecord
+from headway.clock import Clock
 from headway.runtime.joined_engine import StoreParts, with_store, without_store
 from headway.testing.chance import Fixed
 from headway.testing.clock import VirtualClock
 from headway.testing.conformance.harness import Capability, EngineHarness
+from headway.testing.ports import Bus, BusPlaces, DoneRecord, Engine, History, Letters, Unrouted
 
 
 @dataclass(frozen=True)
@@ -37,6 +33,7 @@ class Parts:
     bus: Bus
     letters: Letters
     places: BusPlaces
+    unrouted: Unrouted
     history: History
 
 
@@ -53,6 +50,7 @@ def bus_parts(state: State, clock: Clock) -> Parts:
         MemoryBus(state, clock, Fixed()),
         MemoryLetters(state, clock),
         Uncounted(state, clock),
+        MemoryUnrouted(state, clock),
         MemoryHistory(state.notes),
     )
 

@@ -11,12 +11,10 @@ from headway.adapters.memory.state import State
 from headway.adapters.mongodb.bodies import Transaction
 from headway.adapters.mongodb.naming import LEASES
 from headway.adapters.mongodb.store import MongoStore, mongodb_store
-from headway.adapters.system.clock import SystemClock
-from headway.ports.clock import Clock
-from headway.ports.engine import Engine
-from headway.ports.records import DoneRecord
+from headway.clock import Clock, SystemClock
 from headway.runtime.joined_engine import with_store
 from headway.testing.conformance.harness import Capability, EngineHarness
+from headway.testing.ports import DoneRecord, Engine
 from tests.joined.harnesses import bus_parts
 
 

@@ -11,12 +11,11 @@ import asyncpg
 from headway.adapters.memory.state import State
 from headway.adapters.postgres.records import row_of, write
 from headway.adapters.postgres.store import PostgresStore, postgres_store
-from headway.ports.clock import Clock
-from headway.ports.engine import Engine
-from headway.ports.records import DoneRecord
+from headway.clock import Clock
 from headway.runtime.joined_engine import with_store
 from headway.testing.clock import VirtualClock
 from headway.testing.conformance.harness import Capability, EngineHarness
+from headway.testing.ports import DoneRecord, Engine
 from tests.joined.harnesses import bus_parts
 
 

@@ -17,6 +17,7 @@ from headway.testing.conformance.places import PlacesConformance
 from headway.testing.conformance.records import RecordsConformance
 from headway.testing.conformance.totals import TotalsConformance
 from headway.testing.conformance.units import UnitsConformance
+from headway.testing.conformance.unrouted import UnroutedConformance
 from tests.joined.harnesses import BusHarness, StoreHarness
 
 
@@ -27,6 +28,7 @@ class TestWithStore(
     LettersConformance,
     PlacesConformance,
     RecordsConformance,
+    UnroutedConformance,
 ):
     @pytest.fixture
     async def harness(self, tmp_path: Path) -> AsyncIterator[StoreHarness]:
@@ -49,7 +51,9 @@ class TestSweeping(
         await harness.close()
 
 
-class TestWithoutStore(BusConformance, UnitsConformance, LettersConformance, PlacesConformance):
+class TestWithoutStore(
+    BusConformance, UnitsConformance, LettersConformance, PlacesConformance, UnroutedConformance
+):
     @pytest.fixture
     def harness(self) -> BusHarness:
         return BusHarness()

@@ -8,12 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from headway.core.letter import Letter
-from headway.core.writes import Increment
-from headway.ports.bus import Delivery, Done, Message
-from headway.ports.commit import Unit
-from headway.ports.engine import Engine
-from headway.ports.records import Ended
+from headway.operations import Letter
 from headway.runtime.finishing import dispatch_left_over
 from headway.runtime.housekeeping import Housekeeping
 from headway.testing.chance import Fixed
@@ -29,6 +24,7 @@ from headway.testing.conformance.examples import (
     take_one,
     unit,
 )
+from headway.testing.ports import Delivery, Done, Ended, Engine, Increment, Message, Unit
 from tests.joined.doom import Doom, DoomedStore, KilledError, doomed
 from tests.joined.harnesses import StoreHarness, bus_parts
 from tests.simulation.state import WatchedState

@@ -12,21 +12,17 @@ from typing import Any
 import pytest
 from pymongo.errors import OperationFailure
 
-from headway import RetryPolicy
-from headway.adapters.system.clock import SystemClock
-from headway.core.backoff import Exponential
-from headway.core.event import Event
-from headway.core.writes import InsertNew
-from headway.ports.engine import Engine
+from headway import Event, RetryPolicy, Service, Work
+from headway.clock import SystemClock
+from headway.retrying import Exponential
 from headway.runtime.publisher import Publisher
-from headway.runtime.service import Service
-from headway.runtime.work import Work
 from headway.runtime.worker import Worker
 from headway.testing.chance import Seeded
 from headway.testing.conformance.bodies import body_for
 from headway.testing.conformance.examples import QUEUES, opened, publish, take, unit, wrote
 from headway.testing.conformance.harness import EngineHarness
 from headway.testing.facts import Recorder
+from headway.testing.ports import Engine, InsertNew
 from tests.joined.harnesses import StoreHarness
 from tests.joined.mongodb_harness import MongoHarness
 from tests.joined.postgres_harness import PostgresHarness, connected
@@ -160,7 +156,7 @@ async def test_an_engine_error_says_whether_a_body_raised_it(
     (delivery,) = await take(harness, engine, 1)
     away = OperationFailure("not authorized", 13)
     (finish,) = await engine.finisher.finish(
-        [unit(delivery, harness.clock.now(), bodies=(body_for(harness, engine, error=away),))]
+        [unit(delivery, harness.clock.now(), bodies=(body_for(harness, error=away),))]
     )
     assert finish.error is away
     assert finish.of_body
@@ -180,7 +176,7 @@ async def test_a_missing_right_on_a_collection_is_not_taken_for_an_error_of_the_
         raise refused
 
     monkeypatch.setattr("headway.adapters.mongodb.effects.write", write)
-    one = unit(delivery, harness.clock.now(), bodies=(body_for(harness, engine),))
+    one = unit(delivery, harness.clock.now(), bodies=(body_for(harness),))
     with pytest.raises(OperationFailure) as raised:
         await engine.finisher.finish([one])
     assert raised.value is refused

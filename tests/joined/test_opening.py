@@ -13,17 +13,17 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from headway import ConfigurationError
 from headway.adapters.memory.state import State
 from headway.adapters.sqlite.engine import SqliteEngine
 from headway.apps.cli.commands import app
 from headway.assembly.engine import open_engine
-from headway.assembly.retrying import CLOCK
 from headway.assembly.settings import engine_settings
-from headway.core.engine_url import AmqpUrl, MongoUrl, SqliteUrl
-from headway.core.errors import ConfigurationError
-from headway.ports.clock import Clock
+from headway.clock import CLOCK, Clock
+from headway.core.engine_url import AmqpUrl
 from headway.runtime.finishing import StoreThenBus
 from headway.runtime.storeless import BusOnly
+from headway.settings import MongoUrl, SqliteUrl
 from headway.testing.clock import VirtualClock
 from headway.testing.conformance.examples import ORDERS, key_of, publish, unit
 from tests.joined.harnesses import Parts, bus_parts
@@ -129,7 +129,7 @@ def test_what_is_typed_goes_before_the_environment(given: Any) -> None:
         ),
         (
             {"HEADWAY_BUS": "amqp://broker", "HEADWAY_STORE": "amqp://me:secret@broker"},
-            r"HEADWAY_STORE='amqp://me:\*\*\*@broker' is not accepted: a broker keeps no records",
+            r"Invalid HEADWAY_STORE 'amqp://me:\*\*\*@broker': a broker keeps no records",
         ),
         ({"HEADWAY_EXCHANGES": "x"}, "did you mean HEADWAY_EXCHANGE"),
         (
@@ -142,7 +142,7 @@ def test_what_is_typed_goes_before_the_environment(given: Any) -> None:
         ),
         (
             {"HEADWAY_BUS": "amqp://broker", "HEADWAY_STORE": "nonsense://"},
-            "HEADWAY_STORE='nonsense://' is not accepted: 'nonsense' is no engine.*or mongodb://",
+            "Invalid HEADWAY_STORE 'nonsense://': unsupported scheme 'nonsense'.*[Oo]r mongodb://",
         ),
     ],
 )
@@ -253,7 +253,6 @@ async def test_a_broker_with_mongodb_beside_it(given: Any, mongodb_database: str
     (delivery,) = await engine.bus.take([ORDERS.name], 1)
     await engine.finisher.finish([unit(delivery, CLOCK.now())])
     assert await engine.records.find([key_of(delivery)])
-    assert engine.bodies_wait
     assert engine.sweeping is not None
     async with engine.documents_aside() as documents:
         assert await documents.fetch("docs", ["1"]) == {}
@@ -326,7 +325,7 @@ def test_a_store_that_is_not_there_is_refused_before_anybody_decides(
     given(HEADWAY_BUS="amqp://broker", HEADWAY_STORE=f"sqlite:///{tmp_path}/typo.db")
     ran = typed("verify")
     assert (ran.returncode, len(ran.stderr.splitlines())) == (2, 1)
-    assert "HEADWAY_STORE=" in ran.stderr
+    assert "HEADWAY_STORE " in ran.stderr
     assert "there is no such file" in ran.stderr
     assert not (tmp_path / "typo.db").exists()
 
@@ -334,8 +333,10 @@ def test_a_store_that_is_not_there_is_refused_before_anybody_decides(
 async def test_who_only_publishes_needs_no_store(broker: Asked, given: Any, tmp_path: Path) -> None:
     given(HEADWAY_BUS="amqp://broker", HEADWAY_STORE=f"sqlite:///{tmp_path}/later.db")
     done = await asyncio.to_thread(CliRunner().invoke, app, ["publish", "OrderPlaced", "{}"])
-    assert (done.exit_code, broker.has_store) == (1, True)
-    assert "no service that handles OrderPlaced has been started" in done.stderr
+    assert (done.exit_code, broker.has_store) == (0, True)
+    assert (
+        "no service takes OrderPlaced yet. It is kept as unrouted on amqp://broker" in done.stdout
+    )
     assert not (tmp_path / "later.db").exists()
 
 

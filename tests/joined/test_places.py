@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from headway.ports.engine import Engine
-from headway.runtime.overview import Verdict, verify
+from headway.operations import verify
+from headway.runtime.overview import Verdict
 from headway.testing.conformance.examples import (
     ORDERS,
     failing,
@@ -20,6 +20,7 @@ from headway.testing.conformance.examples import (
     take_one,
     unit,
 )
+from headway.testing.ports import Engine
 from tests.joined.harnesses import BusHarness, StoreHarness
 
 DAY = timedelta(days=1)

@@ -7,18 +7,14 @@ from typing import Any
 
 import pytest
 
-from headway.adapters.system.clock import SystemClock
-from headway.core.event import Event
-from headway.core.lifecycle import Lifecycle
-from headway.core.writes import InsertNew
-from headway.ports.engine import Engine
+from headway import Event, Lifecycle, Service, Work
+from headway.clock import SystemClock
 from headway.runtime.publisher import Publisher
-from headway.runtime.service import Service
-from headway.runtime.work import Work
 from headway.runtime.worker import Worker
 from headway.testing.chance import Seeded
 from headway.testing.conformance.examples import QUEUES, opened, wrote
 from headway.testing.facts import Recorder
+from headway.testing.ports import Engine, InsertNew
 from tests.joined.postgres_harness import PostgresHarness, connected
 
 pytestmark = pytest.mark.server("postgresql")

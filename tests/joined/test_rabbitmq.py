@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from headway.adapters.sqlite.store import sqlite_store
-from headway.ports.engine import Engine
 from headway.runtime.joined_engine import with_store
 from headway.testing.conformance.commit import CommitConformance
 from headway.testing.conformance.documents import DocumentsConformance
@@ -15,6 +14,8 @@ from headway.testing.conformance.harness import Capability
 from headway.testing.conformance.letters import LettersConformance
 from headway.testing.conformance.places import PlacesConformance
 from headway.testing.conformance.records import RecordsConformance
+from headway.testing.conformance.unrouted import UnroutedConformance
+from headway.testing.ports import Engine
 from tests.adapters.rabbitmq_engine import RabbitEngineHarness
 from tests.joined.harnesses import StoreHarness
 
@@ -65,3 +66,6 @@ class TestPlaces(PlacesConformance): ...
 
 
 class TestRecords(RecordsConformance): ...
+
+
+class TestUnrouted(UnroutedConformance): ...

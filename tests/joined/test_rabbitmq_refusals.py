@@ -14,10 +14,13 @@ from typer.testing import CliRunner
 from headway import Event, Service, Work, connect
 from headway.apps.cli.commands import app
 from headway.apps.cli.refusals import said_in_one_line
+from headway.testing.proxy import Fault, Proxy
 from headway.testing.servers import RabbitMQ
 
 WRONG_SETTINGS, UNAVAILABLE = 2, 3
 LOGIN = "guest:guest"
+OPEN = bytes([0, 10, 0, 40])
+"""The method with which a client asks for a virtual host."""
 
 
 @contextmanager
@@ -84,6 +87,17 @@ def test_a_virtual_host_that_is_forbidden_is_told_at_once(
     assert "does not let user 'user_" in said
     assert "rabbitmqctl set_permissions -p / user_" in said
     assert took < 3
+
+
+@pytest.mark.parametrize("sent", [b"PLAIN", OPEN], ids=["login", "virtual host"])
+def test_broker_that_dies_during_the_login_is_unavailable_and_refuses_nothing(
+    sent: bytes, rabbitmq_server: RabbitMQ, rabbitmq_vhost: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Proxy("127.0.0.1", rabbitmq_server.port) as proxy:
+        proxy.when(sent, Fault.CUT_BEFORE, times=None)
+        code, said, _ = published(proxy.through(rabbitmq_vhost), capsys)
+    assert code == UNAVAILABLE
+    assert "is not available: it closed the connection during the login" in said
 
 
 def test_a_port_at_which_nothing_listens_is_told_at_once(

@@ -7,18 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from headway.adapters.system.clock import SystemClock
-from headway.core.event import Event
-from headway.ports.engine import Engine
-from headway.runtime.failed import FailedQueues
-from headway.runtime.overview import Verdict, verify
+from headway import Event, Service, Work
+from headway.clock import SystemClock
+from headway.operations import FailedQueues, verify
+from headway.runtime.overview import Verdict
 from headway.runtime.publisher import Publisher
-from headway.runtime.service import Service
-from headway.runtime.work import Work
 from headway.runtime.worker import Worker
 from headway.testing.chance import Seeded
 from headway.testing.conformance.examples import opened
 from headway.testing.facts import Recorder
+from headway.testing.ports import Engine
 from tests.joined.harnesses import StoreHarness
 
 IDS = [f"order-{number}" for number in range(20)]

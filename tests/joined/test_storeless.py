@@ -8,17 +8,9 @@ from typing import Any
 
 import pytest
 
-from headway.core.beginning import Beginning
-from headway.core.errors import ConfigurationError
-from headway.core.event import Event
-from headway.core.lifecycle import Lifecycle
-from headway.core.writes import Increment
-from headway.ports.commit import Outcome
-from headway.ports.engine import Engine
+from headway import ConfigurationError, Event, Lifecycle, Service, Work
 from headway.runtime.publisher import Publisher
-from headway.runtime.service import Service
 from headway.runtime.storeless import BusOnly
-from headway.runtime.work import Work
 from headway.runtime.worker import Worker
 from headway.testing.chance import Seeded
 from headway.testing.conformance.examples import (
@@ -35,6 +27,7 @@ from headway.testing.conformance.examples import (
     unit,
 )
 from headway.testing.facts import Recorder
+from headway.testing.ports import Beginning, Engine, Increment, Outcome
 from tests.joined.doom import Doom, KilledError, doomed
 from tests.joined.harnesses import BusHarness, bus_parts
 

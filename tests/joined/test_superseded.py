@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
+from headway import ConfigurationError
 from headway.apps.cli.commands import app
 from headway.assembly.engine import open_engine
-from headway.core.errors import ConfigurationError
 from headway.core.writes import ID
-from headway.ports.engine import Engine
 from headway.runtime.publisher import Publisher
 from headway.runtime.worker import Worker
 from headway.testing.facts import Recorder
+from headway.testing.ports import Engine
 from tests.cli.shops import CHANCE, CLOCK, ShopFile, services
 
 FAILED = "chunking.failed"
@@ -95,6 +95,9 @@ def test_what_is_superseded_is_shown_and_skipped_unless_one_insists(shop: Broker
     fail(shop, "processed", "swept", "reset", "as it was")
     documents = {each[ID]: each for each in shop.documents("messages")}
     assert {each["status"] for each in documents.values()} == {"failed"}
+    assert {each["permanentFailure"]["rule"] for each in documents.values()} == {
+        "python.validation"
+    }
     shop.put("messages", "processed", **{**documents["processed"], "status": "processed"})
     shop.put("messages", "swept", **{**documents["swept"], "lastOperation": "sweep-1:messages:x"})
     assert shop("documents", "reset", "messages", "reset").exit_code == 0
@@ -119,16 +122,20 @@ def test_what_is_superseded_is_shown_and_skipped_unless_one_insists(shop: Broker
     for one in ("processed", "swept"):
         assert f"{letters[one]['letter_id']} was skipped: superseded: " in done.stdout
     done = shop("failed", "requeue", "chunking", "--superseded")
-    assert (done.exit_code, "2 of 2 letters" in done.stdout) == (0, True)
+    assert (done.exit_code, "1 of 2 letters" in done.stdout) == (1, True)
+    would_not = f"{letters['processed']['letter_id']} was skipped: it would not run: messages "
+    assert would_not in done.stdout
 
     async def all_done(engine: Engine) -> bool:
         stored = await engine.documents.find("messages", {"status": "processed"}, 10)
         return len(stored) == 4 and not (await engine.places.depths()).waiting
 
     shop.run(broken=False, first=nothing, until=all_done)
+    stored = shop.documents("messages")
+    assert [each[ID] for each in stored if each.get("permanentFailure")] == ["processed"]
     ran = sorted(each["message_doc_ids"][0] for each in shop.effects)
     assert ran == ["as it was", "reset", "swept"]  # and never what is processed
-    assert found(shop) == {}
+    assert list(found(shop)) == ["processed"]  # it stays, for a person to decide
 
 
 def test_who_has_no_store_decides_nothing_about_letters_of_a_service_that_has_one(

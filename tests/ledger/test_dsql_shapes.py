@@ -26,12 +26,13 @@ async def test_a_conflict_at_commit_is_retried_until_the_event_is_stored_once(
         assert await ledger.sample("ledger_events_total", event_type=kind, outcome="stored") == 1
     lines = [record for record in caplog.records if record.name.startswith("headway")]
     said = [re.sub(r"[\d.]+s", "SECONDS", record.getMessage()) for record in lines]
-    assert said == [
-        "OC000 transaction conflict detected - retrying",
-        "Retrying after SECONDS (attempt 1/5)",
-        "OC000 transaction conflict detected - retrying",
-        "Retrying after SECONDS (attempt 2/5)",
-        "Successfully completed after 3 attempts",
+    raised = f"store_event raised SerializationError: {SHAPES[shape][1]}"
+    assert [re.sub(r"raised \w+", "raised SerializationError", line) for line in said] == [
+        f"OC000 transaction conflict detected - retrying: {raised}",
+        f"Retrying after SECONDS (attempt 1/5): {raised}",
+        f"OC000 transaction conflict detected - retrying: {raised}",
+        f"Retrying after SECONDS (attempt 2/5): {raised}",
+        "Successfully completed after 3 attempts: store_event",
         "Event stored",
     ]
     for record in lines:

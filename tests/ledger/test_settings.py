@@ -10,8 +10,8 @@ from headway.systems.ledger.settings import LedgerSettings
 SECRET = "s3cret"
 
 REFUSED = {
-    ("LEDGER_DATABASE_URL", "mysql://host/x"): "'mysql' is no engine that can be used",
-    ("LEDGER_DATABASE_URL", "ledger.db"): "'nothing' is no engine that can be used",
+    ("LEDGER_DATABASE_URL", "mysql://host/x"): "unsupported scheme 'mysql'",
+    ("LEDGER_DATABASE_URL", "ledger.db"): "it is not a URL",
     ("LEDGER_DATABASE_URL", "sqlite://ledger.db"): "three slashes are needed",
     ("LEDGER_DATABASE_URL", "sqlite:///"): "it names no file",
     ("LEDGER_DATABASE_URL", "sqlite:///ledger#1.db"): "a # is written as %23",

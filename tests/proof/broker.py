@@ -8,9 +8,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from headway.assembly.retrying import CHANCE, CLOCK
-from headway.core.event import Event, encode
+from headway import Event
+from headway.clock import CHANCE, CLOCK
 from headway.runtime.publisher import message_of
+from headway.testing.ports import encode
 from tests.proof.running import Site
 
 Publish = Callable[[str, Sequence[tuple[str, object]]], Awaitable[None]]
@@ -54,7 +55,7 @@ class BrokerSite(Site):
     async def publishing(self) -> AsyncIterator[Publish]:
         """Publish more than once over one connection."""
         from headway.adapters.rabbitmq.engine import rabbitmq_parts  # noqa: PLC0415
-        from headway.core.errors import NotPublishedError  # noqa: PLC0415
+        from headway.errors import NotPublishedError  # noqa: PLC0415
 
         parts = rabbitmq_parts(self.url, CLOCK, CHANCE)
 

@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from headway import Letter, connect
+from headway import connect
 from headway.assembly.connection import Connection
+from headway.operations import Letter
 from headway.systems.consensus.lifecycles import LIFECYCLES
 from headway.systems.consensus.models.embedder import open_embedder
 from headway.systems.consensus.pipeline import SERVICES

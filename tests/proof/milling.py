@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,8 @@ KINDS = (
     "future",
 )  # fmt: skip
 ENDS = frozenset({"processed", "failed_max_retries"})
+PERMANENT = "failed permanently"
+"""And this: no sweep takes it up."""
 SETTINGS = {
     "RETRY_JOB_INTERVAL_SECONDS": "1",
     "RETRY_JOB_BASE_DELAY_SECONDS": "2",
@@ -110,7 +113,8 @@ class FileMill(Mill):
     def unfinished(self, collection: str) -> int:
         ((count,),) = self.query(
             "select count(*) from headway_documents where collection = ? and coalesce("
-            "json_extract(body, '$.status'), '') not in ('processed', 'failed_max_retries')",
+            "json_extract(body, '$.status'), '') not in ('processed', 'failed_max_retries') "
+            "and json_extract(body, '$.permanentFailure.rule') is null",
             collection,
         )
         return int(str(count))
@@ -153,7 +157,14 @@ class BrokerMill(Mill, BrokerSite):
 
     def unfinished(self, collection: str) -> int:
         with self._asking(collection) as asked:
-            return int(asked.count_documents({"status": {"$nin": sorted(ENDS)}}))
+            open_ones = {"status": {"$nin": sorted(ENDS)}, "permanentFailure.rule": None}
+            return int(asked.count_documents(open_ones))
+
+
+def handles_sigterm(process: subprocess.Popen[bytes]) -> bool:
+    status = Path(f"/proc/{process.pid}/status").read_text()
+    caught = next(line for line in status.splitlines() if line.startswith("SigCgt:"))
+    return bool(int(caught.split()[1], 16) >> (signal.SIGTERM - 1) & 1)
 
 
 @dataclass
@@ -193,7 +204,9 @@ class Staff:
         process.wait()
 
     def go_home(self) -> None:
-        for process in self.processes.values():
+        for name, process in self.processes.items():
+            # One that is only being started would die of the signal.
+            self.mill.wait(partial(handles_sigterm, process), f"{name} has started")
             process.send_signal(signal.SIGTERM)
         for name, process in self.processes.items():
             assert process.wait(90) == 0, f"{name} ended with {process.returncode}"
@@ -297,14 +310,21 @@ def assert_all_is_well(
     """Check every promise; say what was seen."""
     everything = {grain: mill.everything(grain) for grain in GRAINS}
     assert sum(map(len, everything.values())) == documents
-    status = {each["_id"]: each["status"] for found in everything.values() for each in found}
+    status = {
+        each["_id"]: PERMANENT if each.get("permanentFailure") else each["status"]
+        for found in everything.values()
+        for each in found
+    }
     mine = {name for its in names.values() for name in its}
     ended = Counter(status[name] for name in mine)
-    assert set(ended) <= ENDS, ended
+    assert set(ended) <= {*ENDS, PERMANENT}, ended
     assert all(status[each] == "processed" for each in set(status) - mine)
     for name in mine:
-        if kind_of(name) in {"poison", "exhausted"}:
+        if kind_of(name) == "exhausted":
             assert status[name] == "failed_max_retries", name
+        if kind_of(name) == "poison":  # if every attempt was killed, it is given up
+            assert status[name] in {PERMANENT, "failed_max_retries"}, name
+    assert ended[PERMANENT]
 
     flour = Counter(each["grain"] for each in mill.everything("flour"))
     assert set(flour) == {name for name in mine if status[name] == "processed"}
@@ -328,7 +348,8 @@ def assert_all_is_well(
     assert min(shares) >= 0.2 * sum(shares), shares
     return (
         f"{documents} documents, {len(mine)} stuck: {ended['processed']} processed once, "
-        f"{ended['failed_max_retries']} given up, shares of the sweepers {shares}, "
+        f"{ended['failed_max_retries']} given up, {ended[PERMANENT]} failed permanently, "
+        f"shares of the sweepers {shares}, "
         f"{sum(map(len, by_grain.values()))} handlings of {len(by_grain)} documents, "
         f"{len(staff.killed)} SIGKILLs"
     )

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from headway.core.metric import Metric
+from headway.metrics import Metric
 from headway.systems.uptime import metrics
 from tests.proof.ordering import Load, Place
 from tests.proof.slow_consumer import BATCHES

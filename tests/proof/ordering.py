@@ -19,7 +19,7 @@ from typing import Literal
 
 from confluent_kafka import Producer
 
-from headway.assembly.sequencing import open_sequences
+from headway.engines import open_sequences
 from headway.systems.uptime.kafka_feed import produce
 from headway.systems.uptime.opening import FAMILY, open_store
 from headway.systems.uptime.results import CheckResult, CheckStatus, encode

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from headway.assembly.engine import open_engine
-from headway.assembly.retrying import CHANCE, CLOCK
+from headway.clock import CHANCE, CLOCK
 from headway.runtime.publisher import Publisher
 from headway.testing.servers.process import wait_until
 

@@ -15,7 +15,7 @@ from arroyo.backends.kafka import KafkaPayload
 from arroyo.processing.strategies.batching import ValuesBatch
 from arroyo.types import Message
 
-from headway.runtime.sequence_fates import Fate
+from headway.order import Disposition
 from headway.systems.uptime import kafka
 from headway.systems.uptime.hosting import host_of
 from headway.systems.uptime.results import decode
@@ -38,9 +38,9 @@ def slowly(settings: UptimeSettings, message: Message[ValuesBatch[KafkaPayload]]
     _append(seen, {"pid": os.getpid(), "at": time.time(), "guids": guids})
     fates = host.handle(raws, host.progress())
     host.flush()
-    held = [guid for guid, fate in zip(guids, fates, strict=True) if fate is Fate.HELD]
+    held = [guid for guid, fate in zip(guids, fates, strict=True) if fate is Disposition.HELD]
     _append(seen, {"pid": os.getpid(), "held": held})
-    if Fate.LEFT in fates:
+    if Disposition.LEFT in fates:
         raise kafka.ResultsLeftError(f"of {len(raws)} results some were neither applied nor held")
     return len(raws)
 

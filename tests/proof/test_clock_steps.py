@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from headway.runtime.service import TRANSIENT
+from headway.retrying import TRANSIENT
 from tests.proof.running import MODULES, Site
 
 STEPS = {

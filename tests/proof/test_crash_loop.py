@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from headway.core.letter import Letter
+from headway.operations import Letter
 from tests.proof.running import Site
 
 NEIGHBOURS = 99

@@ -25,10 +25,10 @@ import psycopg
 import pytest
 from pymongo import MongoClient
 
+from headway import Event
 from headway.assembly.engine import open_engine
-from headway.core.event import Event, encode
-from headway.ports.bus import Message
 from headway.runtime.publisher import message_of
+from headway.testing.ports import Message, encode
 from headway.testing.servers import MongoDB, PostgreSQL, RabbitMQ
 from headway.testing.servers.loopback import http_request
 from tests.joined.postgres_harness import made_ready

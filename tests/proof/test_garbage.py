@@ -9,9 +9,8 @@ import msgspec
 import pytest
 
 from headway.assembly.engine import open_engine
-from headway.core.letter import Letter
-from headway.core.travel import Travel
-from headway.ports.bus import Message
+from headway.operations import Letter
+from headway.testing.ports import Message, Travel
 from tests.proof.running import Site
 
 QUEUE = "strict.order"

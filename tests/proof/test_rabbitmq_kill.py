@@ -74,6 +74,7 @@ async def killing(
         while len(killed) < kills:
             await asyncio.sleep(every)
             next(crashes)
+            assert process.poll() is None, site.log()[-3000:]
             alive = sorted(set(children(process)) - killed)
             if alive:
                 victim = dice.choice(alive)

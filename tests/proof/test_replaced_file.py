@@ -30,10 +30,11 @@ def restore_backup(site: Site) -> None:
         old.backup(new)
         new.execute("delete from headway_workers")
         new.commit()
-    site.database.rename(site.folder / "old.db")
+    # At no moment is there no file: a worker that looked then would say that it was removed.
+    (site.folder / "old.db").hardlink_to(site.database)
+    backup.replace(site.database)
     for suffix in LOG:
         beside(site, suffix).rename(site.folder / f"old.db{suffix}")
-    backup.rename(site.database)
 
 
 def remove(site: Site) -> None:

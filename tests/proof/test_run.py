@@ -11,6 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from headway.assembly.engine import open_engine
+from headway.clock import CHANCE, CLOCK
+from headway.runtime.publisher import Publisher
 from tests.proof.running import HEADWAY, Site
 
 
@@ -35,8 +38,19 @@ async def test_services_of_a_module_run_together_and_pass_events_on(site: Site) 
     assert sorted(int(str(mail["order"])) for mail in site.documents("mails")) == list(range(20))
     assert site.headway("verify").returncode == 0
     messages = [str(line["message"]) for line in lines(site)]
-    assert re.fullmatch(r"Running orders, mailer \(process \d+\)", messages[0])
+    file = re.escape(str(site.folder))
+    running = rf"Running orders, mailer on sqlite:///{file}/[^ ]+( \(a new file\))? \(process \d+\)"
+    assert re.fullmatch(running, messages[0])
     assert re.fullmatch(r"Stopped \(process \d+\)", messages[-1])
+
+
+def test_a_worker_says_that_it_makes_the_file(site: Site) -> None:
+    with site.running("shop"):  # nothing else opens the file, which would make it
+        site.wait(
+            lambda: said(site, r"Running orders, mailer on [^ ]+ \(a new file\)"), "it is new"
+        )
+    with site.running("shop"):
+        site.wait(lambda: said(site, r"Running orders, mailer on [^ ]+ \(process"), "it was there")
 
 
 async def test_the_order_to_stop_lets_a_handler_finish_and_hands_the_rest_back(site: Site) -> None:
@@ -86,6 +100,92 @@ async def test_a_hangup_reloads_the_retry_settings(
         site.wait(lambda: said(site, "sent to DLQ after 2 attempts"), "it goes by the new ones")
 
 
+async def test_a_hangup_reloads_the_log_level(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = site.folder / "settings"
+    monkeypatch.setenv("HEADWAY_SETTINGS", str(settings))
+    settings.write_text("HEADWAY_LOG_LEVEL=WARNING\n")
+    with site.running("shop") as process:
+        site.wait_for_workers(1)
+        await site.publish("OrderPlaced", [{"kind": "bad"}])
+        site.wait(lambda: said(site, "sent to DLQ"), "it is a dead letter")
+        assert not said(site, "Running orders")
+        settings.write_text("HEADWAY_LOG_LEVEL=loud\n")
+        process.send_signal(signal.SIGHUP)
+        site.wait(lambda: said(site, "old log level stays in force"), "it is refused")
+        settings.write_text("HEADWAY_LOG_LEVEL=DEBUG\n")
+        process.send_signal(signal.SIGHUP)
+        site.wait(lambda: said(site, "Log level changed: WARNING -> DEBUG"), "it says so")
+        process.send_signal(signal.SIGHUP)
+        site.wait(lambda: said(site, "SIGHUP received: reloading settings"), "it goes by it")
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+async def test_a_hangup_with_a_misspelt_setting_changes_nothing(
+    site: Site, monkeypatch: pytest.MonkeyPatch, workers: int
+) -> None:
+    settings = site.folder / "settings"
+    monkeypatch.setenv("HEADWAY_SETTINGS", str(settings))
+    settings.write_text("RETRY_MAX_ATTEMPTS=8\n")
+    refused = (
+        "The old settings stay in force: HEADWAY_LOG_LEVL (line 3 of HEADWAY_SETTINGS "
+        f"{str(settings)!r}) is no setting: did you mean HEADWAY_LOG_LEVEL?"
+    )
+    processes = workers if workers == 1 else workers + 1  # with the supervisor
+    with site.running("shop", "--workers", str(workers)) as process:
+        site.wait_for_workers(workers)
+        settings.write_text(
+            "RETRY_MAX_ATTEMPTS=2\nHEADWAY_LOG_LEVEL=DEBUG\nHEADWAY_LOG_LEVL=DEBUG\n"
+        )
+        process.send_signal(signal.SIGHUP)
+        site.wait(lambda: site.log().count(refused) == processes, "every process refuses it")
+        settings.write_text("RETRY_MAX_ATTEMPTS=3\n")
+        process.send_signal(signal.SIGHUP)
+        reloaded = "orders reloaded: max_attempts 8 -> 3"
+        site.wait(lambda: site.log().count(reloaded) == workers, "they go on from the old ones")
+    levels = {str(line["level"]) for line in lines(site) if refused in str(line["message"])}
+    assert levels == {"ERROR"}
+    assert not said(site, "Log level changed")
+
+
+async def test_the_option_goes_before_the_setting_in_every_worker(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HEADWAY_LOG_LEVEL", "ERROR")
+    with site.running("shop", "--workers", "2", "--log-level", "INFO"):
+        site.wait_for_workers(2)
+        site.wait(lambda: site.log().count("Running orders") == 2, "both say so")
+
+
+async def test_many_equal_ends_are_a_few_lines_that_add_up(site: Site) -> None:
+    with site.running("shop"):
+        site.wait_for_workers(1)
+        engine = open_engine(site.url)
+        publisher = Publisher(engine.bus, CLOCK, CHANCE)
+        for number in range(500):
+            await publisher.publish_bytes(b"no event", "OrderPlaced", operation=f"o-{number}")
+        await engine.close()
+        site.wait(lambda: site.left() == 0, "all events have ended")
+    ends = [line for line in lines(site) if "Event sent to DLQ" in str(line["message"])]
+    assert len(ends) < 50
+    assert sum(int(str(line.get("count", 1))) for line in ends) == 500
+    assert {line["reason"] for line in ends} == {"malformed"}
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+async def test_the_order_to_stop_is_acknowledged(site: Site, workers: str) -> None:
+    with site.running("shop", "--workers", workers, "--grace", "7") as process:
+        site.wait_for_workers(int(workers))
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0
+    heard = [str(line["message"]) for line in lines(site) if "SIGTERM received" in str(line)]
+    if workers == "2":
+        assert heard[0].startswith("SIGTERM received: stopping 2 worker processes, which have ")
+        heard = heard[1:]
+    assert len(heard) == int(workers)
+    assert {line.partition(". ")[0] for line in heard} == {"SIGTERM received: stopping"}
+    assert all("Running handlers have 7 s to finish" in line for line in heard)
+
+
 async def test_a_hangup_reaches_every_worker(site: Site) -> None:
     with site.running("shop", "--workers", "2") as process:
         site.wait_for_workers(2)
@@ -129,9 +229,15 @@ async def test_the_metrics_of_all_workers_are_on_one_page(site: Site) -> None:
         (["nowhere:orders"], {}, "there is no module 'nowhere'"),
         (["shop:ordrs"], {}, "did you mean shop:orders?"),
         (["shop.py:orders"], {}, "name the module as Python imports it, shop"),
-        (["shop", "--bus", "redis://localhost"], {}, "--bus='redis://localhost'"),
+        (["./shop.py"], {}, "as Python imports it, shop\n"),
+        (["shop", "--bus", "redis://localhost"], {}, "Invalid --bus 'redis://localhost'"),
         (["shop"], {"HEADWAY_BUS": "sqlite://x"}, "three slashes are needed"),
         (["shop"], {"RETRY_MAX_ATTEMPTS": "many"}, "RETRY_MAX_ATTEMPTS='many'"),
+        (["shop"], {"RETRY_BASE_DELAY": "5"}, "did you mean RETRY_BASE_DELAY_MS?"),
+        (["shop"], {"headway_bus": "sqlite:///x.db"}, "did you mean HEADWAY_BUS?"),
+        (["shop"], {"HEADWAYBUS": "sqlite:///x.db"}, "did you mean HEADWAY_BUS?"),
+        (["shop"], {"METRICS_BACKEND": "promethus"}, "METRICS_BACKEND='promethus'"),
+        (["shop", "--workers", "2"], {"METRICS_BACKEND": "x"}, "METRICS_BACKEND='x'"),
         (["shop"], {"ERROR_REPORTER_TYPE": "mail"}, "ERROR_REPORTER_TYPE='mail'"),
         (["shop", "--workers", "2"], {"RETRY_MAX_ATTEMPTS": "many"}, "RETRY_MAX_ATTEMPTS='many'"),
     ],

@@ -12,9 +12,8 @@ from pathlib import Path
 import pytest
 
 from headway.adapters.redis.sequences import redis_sequences
-from headway.assembly.retrying import CHANCE, CLOCK
-from headway.core.sequence_settings import SequenceSettings
-from headway.runtime.sequence_fates import Fate
+from headway.clock import CHANCE, CLOCK
+from headway.order import Disposition, SequenceSettings
 from headway.systems.uptime import metrics
 from headway.systems.uptime.effects import Change, Effect
 from headway.systems.uptime.metrics import Tally
@@ -100,12 +99,12 @@ async def test_ten_results_behind_a_slow_one_trip_nothing_and_nothing_is_made_up
     at_work = asyncio.create_task(first.handle_result(check(1)))
     await slow.is_asked.wait()
     fates = [await second.handle_result(check(minute)) for minute in range(2, 12)]
-    assert set(fates) == {Fate.HELD}
+    assert set(fates) == {Disposition.HELD}
     looks = asyncio.create_task(second.backlog.run(timedelta(seconds=0.05)))
     await asyncio.sleep(waits)
     assert await record_of(quick) == []
     slow.may_go_on.set()
-    assert await at_work is Fate.APPLIED
+    assert await at_work is Disposition.APPLIED
     second.backlog.stop()
     await looks
     assert await record_of(quick) == [(minute, True) for minute in range(1, 12)]
@@ -134,7 +133,7 @@ async def test_a_worker_stopped_past_its_lease_and_continued_applies_nothing_twi
     store, counts = SqliteStore(tmp_path / "u.db", synchronous="off"), Tally()
     await prepared(store)
     other = consumer(store, redis_database, counts)
-    assert await other.handle_result(check(1)) is Fate.APPLIED
+    assert await other.handle_result(check(1)) is Disposition.APPLIED
     process = multiprocessing.get_context("spawn").Process(
         target=stopped_at_work, args=(tmp_path / "u.db", redis_database, after)
     )
@@ -143,7 +142,7 @@ async def test_a_worker_stopped_past_its_lease_and_continued_applies_nothing_twi
         async with asyncio.timeout(40):
             while _state(process.pid) != "T":  # noqa: ASYNC110 (another process does it)
                 await asyncio.sleep(0.02)
-        assert await other.handle_result(check(3)) is not Fate.LEFT
+        assert await other.handle_result(check(3)) is not Disposition.LEFT
         await asyncio.sleep(QUICK.lease.total_seconds() * 1.2)
         # Its source gives the result to somebody else meanwhile.
         await other.handle_results([check(2), check(4)])
@@ -156,7 +155,7 @@ async def test_a_worker_stopped_past_its_lease_and_continued_applies_nothing_twi
     finally:
         process.kill()
         process.join()
-    assert await other.handle_result(check(5)) is Fate.APPLIED
+    assert await other.handle_result(check(5)) is Disposition.APPLIED
     assert await record_of(store) == [*before, (5, True)]
     assert (await store.totals()).applied == 5
     assert counts.get(metrics.TIMEOUT) == counts.get(metrics.CIRCUIT_BREAKER) == 0

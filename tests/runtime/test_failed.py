@@ -10,14 +10,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from headway.core.errors import ConfigurationError
-from headway.core.health import FloodRule
-from headway.core.letter import Letter
-from headway.ports.bus import Message
-from headway.ports.letters import FailedQueue, Letters
-from headway.runtime.failed import FailedQueues
-from headway.runtime.failed_report import Report
-from headway.runtime.service import Service
+from headway import ConfigurationError, Service
+from headway.operations import FailedQueue, FailedQueues, Letter, Report
+from headway.retrying import FloodRule
+from headway.testing.ports import Letters, Message
 from headway.testing.trial import Trial
 
 

@@ -16,31 +16,32 @@ import msgspec
 import pytest
 from prometheus_client import CollectorRegistry
 
-from headway.adapters.prometheus.observer import PrometheusObserver
-from headway.assembly import handling as assembly
-from headway.assembly.handling import handle_event_with_retry
-from headway.core.action import Reason
-from headway.core.backoff import NoJitter, Stepped
-from headway.core.catalogue import EVERYTHING
-from headway.core.classify import rules_for
-from headway.core.errors import ConfigurationError, DocumentNotFoundError, MalformedEventError
-from headway.core.event import Event
-from headway.core.facts import (
-    DeadLettered,
-    EventRecovered,
-    EventRetryScheduled,
-    GaveUp,
-    Processed,
+from headway import (
+    ConfigurationError,
+    DocumentNotFoundError,
+    Event,
+    RetryConfig,
+    RetryPolicy,
+    handle_event_with_retry,
 )
-from headway.core.failure import Verdict
-from headway.core.letter import Letter
-from headway.core.policy import RetryConfig, RetryPolicy
-from headway.core.travel import Travel
-from headway.runtime.case import Abandoned, Delayed
+from headway.assembly import handling as assembly
+from headway.errors import MalformedEventError
+from headway.facts import DeadLettered, EventRecovered, EventRetryScheduled, GaveUp, Processed
+from headway.operations import Abandoned, Delayed, Letter
+from headway.prometheus import PrometheusObserver
+from headway.retrying import (
+    DEFAULT_CLASSIFIER,
+    NoJitter,
+    Reason,
+    Stepped,
+    Verdict,
+    rules_for,
+)
 from headway.runtime.observers import Observers
 from headway.testing.chance import Fixed, Seeded
 from headway.testing.clock import VirtualClock
 from headway.testing.facts import Recorder
+from headway.testing.ports import Refusal, Travel
 
 EVENT = {
     "event_type": "JSONParsed",
@@ -287,7 +288,7 @@ def test_the_schedules_count_apart(bench: Bench, run: Run) -> None:
 def test_a_schedule_and_rules_of_ones_own(bench: Bench, run: Run) -> None:
     steps = tuple(timedelta(seconds=second) for second in (1, 2, 3))
     policy = RetryPolicy(max_attempts=4, backoff=Stepped(steps=steps, jitter=NoJitter()))
-    rules = EVERYTHING.before([rules_for([KeyError], Verdict.TRANSIENT)])
+    rules = DEFAULT_CLASSIFIER.before([rules_for([KeyError], Verdict.TRANSIENT)])
     run(Failing(*[KeyError] * 9), transient=policy, classifier=rules)
     assert bench.seconds == [1, 2, 3]
 
@@ -393,8 +394,11 @@ def test_what_is_no_event_is_a_letter_and_never_reaches_the_handler(
         assert letter.body == event
     assert letter.error_type == "MalformedEventError"
     assert bench.value("event_retry_dlq_total", reason="malformed") == 1
-    (line,) = said(caplog)
-    assert line == ("ERROR", "Event sent to DLQ without a retry (reason: malformed)")
+    ((level, line),) = said(caplog)
+    assert level == "ERROR"
+    assert line.startswith(
+        "Event sent to DLQ without a retry (reason: malformed): chunking: MalformedEventError: "
+    )
 
 
 @pytest.mark.parametrize(
@@ -421,6 +425,14 @@ def test_headers_that_cannot_be_read_end_the_event_instead_of_counting_anew(benc
 
 
 _RECORD = '{"number":1,"at":"AT","worker":"","error_type":"","message":"","verdict":"","rule":""}'
+_REFUSAL = '{"version":"1","since":"AT","error":""}'
+
+
+def _refusal(version: str = "1", error: str = "") -> str:
+    refusal = Refusal(version=version, since="2026-01-17T05:00:00Z", error=error)
+    return msgspec.json.encode(refusal).decode()
+
+
 FORGED = {
     "negative failures": '{"operation":"o","failures":-100000}',
     "negative waits for a document": '{"operation":"o","failures":3,"not_yet":-9}',
@@ -440,6 +452,16 @@ FORGED = {
     "no zone of an attempt": (
         '{"operation":"o","history":[' + _RECORD.replace("AT", "2026-01-17T05:00:00") + "]}"
     ),
+    "no time of a refusal": '{"operation":"o","refusals":[' + _REFUSAL + "]}",
+    "too many refusals": (
+        '{"operation":"o","refusals":['
+        + ",".join(_refusal(version=str(number)) for number in range(17))
+        + "]}"
+    ),
+    "a version that refused twice": f'{{"operation":"o","refusals":[{_refusal()},{_refusal()}]}}',
+    "a long version": f'{{"operation":"o","refusals":[{_refusal(version="x" * 65)}]}}',
+    "a long refusal": f'{{"operation":"o","refusals":[{_refusal(error="x" * 201)}]}}',
+    "refusals as text": '{"operation":"o","refusals":"1"}',
     "no object": "[]",
     "half a character": '{"operation":"\ud800"}',
     "nested too deeply": '{"operation":"o","x":' + "[" * 100_000 + "]" * 100_000 + "}",
@@ -490,7 +512,10 @@ def test_without_a_dlq_the_last_exception_is_raised_with_a_note(
     assert bench.recorder.of(DeadLettered) == []
     (fact,) = bench.recorder.of(GaveUp)
     assert fact.context["idempotency_key"] == KEY
-    assert said(caplog)[-1] == ("ERROR", "All retry attempts exhausted (9/9)")
+    level, line = said(caplog)[-1]
+    assert level == "ERROR"
+    assert line.startswith("All retry attempts exhausted (9/9): chunking.")
+    assert line.endswith(" raised DocumentNotFoundError: not found in messages: 123")
 
 
 def test_without_a_dlq_what_is_no_event_is_raised(run: Run) -> None:
@@ -676,12 +701,15 @@ def test_the_lines_are_the_documented_ones(
 ) -> None:
     caplog.set_level(logging.INFO, "headway")
     assert run(Failing(*[missing] * 3)) == "chunked"
-    assert said(caplog) == [
-        ("INFO", f"Retry attempt 1/8 for event with idempotency key: {KEY}"),
-        ("INFO", f"Retry attempt 2/8 for event with idempotency key: {KEY}"),
-        ("INFO", "Retry attempt 3/8 for event with idempotency key: chunking-123-456-789"),
-        ("INFO", "Event processed successfully after 3 retry attempts (total latency: 1.75s)"),
-    ]
+    begun = (
+        f"Retry attempt 1/8 for event with idempotency key: {KEY}; chunking.",
+        f"Retry attempt 2/8 for event with idempotency key: {KEY}; chunking.",
+        "Retry attempt 3/8 for event with idempotency key: chunking-123-456-789; chunking.",
+        "Event processed successfully after 3 retry attempts (total latency: 1.75s): chunking.",
+    )
+    for (level, line), first in zip(said(caplog), begun, strict=True):
+        assert level == "INFO"
+        assert line.startswith(first)
 
 
 def test_the_end_is_the_documented_line(
@@ -689,11 +717,10 @@ def test_the_end_is_the_documented_line(
 ) -> None:
     caplog.set_level(logging.INFO, "headway")
     run(Failing(*[missing] * 20))
-    assert said(caplog)[-1] == (
-        "ERROR",
-        "Event sent to DLQ after 8 attempts (reason: max_attempts_exceeded)",
-    )
-    warned = [line for level, line in said(caplog) if level == "WARNING"]
+    level, line = said(caplog)[-1]
+    assert level == "ERROR"
+    assert line.startswith("Event sent to DLQ after 8 attempts (reason: max_attempts_exceeded): ")
+    warned = [line.partition(";")[0] for level, line in said(caplog) if level == "WARNING"]
     assert warned == [
         f"Approaching max attempts (retry {retry}/8) for event with idempotency key: {KEY}"
         for retry in (7, 8)
@@ -705,10 +732,12 @@ def test_a_fault_that_passes_leaves_the_documented_lines(
 ) -> None:
     caplog.set_level(logging.INFO, "headway")
     run(Failing(TimeoutError("no answer")))
-    assert said(caplog)[:2] == [
-        ("ERROR", "Operation failed (attempt 1/3): TimeoutError: no answer"),
-        ("INFO", "Retrying in 5 seconds..."),
-    ]
+    (level, failed), (_, retrying), *_ = said(caplog)
+    assert level == "WARNING"
+    assert failed.startswith(
+        "Operation failed (attempt 1/3): TimeoutError: no answer, raised by chunking."
+    )
+    assert retrying.startswith("Retrying in 5 seconds... chunking.")
 
 
 def test_the_numbers_are_the_documented_ones(bench: Bench, run: Run) -> None:
@@ -751,6 +780,7 @@ def test_one_report_for_each_end(bench: Bench, run: Run, *, with_dlq: bool) -> N
         "idempotency_key": KEY,
         "retry_count": 8,
         "reason": "max_attempts_exceeded",
+        "outcome": "final",
         "event": EVENT,
     }
 

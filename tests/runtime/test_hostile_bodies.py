@@ -23,8 +23,8 @@ from headway import (
     run_transaction,
 )
 from headway.adapters.postgres.by_asyncpg import AsyncpgDriver
-from headway.core.errors import TransactionEndedError
-from headway.core.facts import CommitResolved, RetryScheduled
+from headway.errors import TransactionEndedError
+from headway.facts import CommitResolved, RetryScheduled
 from headway.runtime.plan import follow_async
 from headway.testing.clock import VirtualClock
 from headway.testing.facts import Recorder

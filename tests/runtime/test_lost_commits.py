@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from headway import AlreadyStoredError, DuplicateEventError, OutcomeUnknownError
-from headway.core.facts import CommitResolved
+from headway.facts import CommitResolved
 from headway.testing.chance import Seeded
 from headway.testing.facts import Recorder
 from headway.testing.proxy import Fault, Proxy

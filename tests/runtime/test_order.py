@@ -5,14 +5,15 @@ from datetime import timedelta
 
 import pytest
 
+from headway import ConfigurationError
 from headway.adapters.memory.sequences import MemorySequences
-from headway.core.errors import ConfigurationError
-from headway.core.sequence_answers import Completion, Look, Offer, Offered, Outcome
-from headway.core.sequence_settings import OnGap, SequenceSettings
+from headway.core.sequence_answers import Outcome
 from headway.core.sequence_waiting import Mode
-from headway.runtime.order import ResultOrder
+from headway.operations import ResultOrder
+from headway.order import OnGap, SequenceSettings
 from headway.testing.chance import Seeded
 from headway.testing.clock import VirtualClock
+from headway.testing.ports import Completion, Look, Offer, Offered
 
 SECOND = timedelta(seconds=1)
 

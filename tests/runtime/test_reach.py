@@ -3,10 +3,10 @@
 from datetime import datetime, timedelta
 from typing import cast
 
-from headway.core.facts import Fact, ReachChanged, Reached
-from headway.ports.bus import Bus
+from headway.facts import Fact, ReachChanged, Reached
 from headway.runtime.reach import Reach
 from headway.testing.clock import VirtualClock
+from headway.testing.ports import Bus
 
 
 class Proofs:

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from headway.adapters.logs.formats import JsonFormatter, TerminalFormatter
+from headway import ConfigurationError
 from headway.adapters.reporting.log import LogReporter
 from headway.adapters.reporting.silent import NoReporter
-from headway.assembly.reporting import error_reporter
-from headway.core.errors import ConfigurationError
+from headway.logs import JsonFormatter, TerminalFormatter
+from headway.metrics import error_reporter
 from headway.runtime.reporting import Reporting
 
 SOON = timedelta(seconds=10)
@@ -235,6 +235,39 @@ def test_log_reports_to_the_log(
     reporter.report(ValueError("a"), {})
     assert reporter.flush(SOON)
     assert [record.name for record in caplog.records] == ["headway.errors"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "reporter"),
+    [
+        ({}, NoReporter),
+        ({"ERROR_REPORTER_URL": " "}, NoReporter),
+        ({"ERROR_REPORTER_TYPE": "noop", "ERROR_REPORTER_URL": "http://h/x"}, NoReporter),
+        ({"ERROR_REPORTER_TYPE": "http"}, Reporting),
+        ({"ERROR_REPORTER_URL": "http://h/x"}, Reporting),
+    ],
+    ids=["nothing", "empty address", "noop", "http", "address"],
+)
+def test_reports_are_sent_only_where_the_user_asked_for_them(
+    settings: dict[str, str], reporter: type, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("ERROR_REPORTER_TYPE")
+    for name, value in settings.items():
+        monkeypatch.setenv(name, value)
+    assert isinstance(error_reporter(), reporter)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "level"),
+    [("final", logging.ERROR), ("retrying", logging.WARNING), ("recovered", logging.INFO)],
+)
+def test_the_log_tells_final_failures_from_others(
+    outcome: str, level: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "headway.errors")
+    LogReporter().report(ValueError("a"), {"outcome": outcome})
+    (record,) = caplog.records
+    assert record.levelno == level
 
 
 @pytest.mark.parametrize(

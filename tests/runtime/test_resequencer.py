@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
+from headway import ConfigurationError
 from headway import Resequencer as PublicResequencer
 from headway.adapters.memory.sequences import MemorySequences, MemoryShelf
-from headway.core.errors import ConfigurationError
-from headway.core.sequence_answers import Work
-from headway.core.sequence_facts import (
+from headway.errors import SequencesAwayError
+from headway.facts import (
     GapGivenUp,
     KeyCleared,
     ResultFailed,
@@ -26,11 +26,10 @@ from headway.core.sequence_facts import (
     StaleDropped,
     TurnLost,
 )
-from headway.core.sequence_settings import SequenceSettings
+from headway.order import Disposition, Result, SequenceSettings, Turn
 from headway.runtime.resequencer import Resequencer
 from headway.runtime.sequence_applying import in_thread, one_by_one
-from headway.runtime.sequence_fates import Fate, Result
-from headway.runtime.sequence_reach import SequencesAwayError, is_away
+from headway.runtime.sequence_reach import is_away
 from headway.runtime.sequence_watchers import SequenceWatchers
 from headway.testing.chance import Seeded
 from headway.testing.clock import VirtualClock
@@ -45,7 +44,7 @@ class Bench:
         self.clock = VirtualClock()
         self.shelf = MemoryShelf()
         self.done: list[int] = []
-        self.works: list[Work] = []
+        self.works: list[Turn] = []
         self.facts: list[SequenceFact] = []
         self._chance = Seeded(7)
 
@@ -55,12 +54,12 @@ class Bench:
     def told(self, kind: type) -> list[Any]:
         return [fact for fact in self.facts if isinstance(fact, kind)]
 
-    async def apply(self, work: Work) -> None:
+    async def apply(self, work: Turn) -> None:
         self.works.append(work)
         self.done.append(work.position)
 
     def worker(
-        self, apply: Callable[[Work], Awaitable[None]] | None = None, **given: Any
+        self, apply: Callable[[Turn], Awaitable[None]] | None = None, **given: Any
     ) -> Resequencer:
         sequences = given.pop("sequences", None) or MemorySequences(self.clock, shelf=self.shelf)
         return Resequencer(
@@ -85,7 +84,13 @@ def results(*positions: int, key: str = "k") -> list[Result]:
 async def test_any_order_is_applied_in_order(bench: Bench) -> None:
     worker = bench.worker()
     fates = [(await worker.offer(results(position)))[0] for position in (3, 1, 4, 2, 2)]
-    assert fates == [Fate.HELD, Fate.APPLIED, Fate.HELD, Fate.APPLIED, Fate.DUPLICATE]
+    assert fates == [
+        Disposition.HELD,
+        Disposition.APPLIED,
+        Disposition.HELD,
+        Disposition.APPLIED,
+        Disposition.DUPLICATE,
+    ]
     assert bench.done == [1, 2, 3, 4]
     assert [work.payload for work in bench.works] == [b"1", b"2", b"3", b"4"]
     assert len(bench.told(ResultHeld)) == len(bench.told(ResultReleased)) == 2
@@ -94,8 +99,8 @@ async def test_any_order_is_applied_in_order(bench: Bench) -> None:
 async def test_a_batch_that_has_all_of_a_key_holds_nothing(bench: Bench) -> None:
     worker = bench.worker(together=True)
     fates = await worker.offer([*results(3, 1, 4, 2, 2), *results(2, 4, 3, key="late")])
-    applied, held = Fate.APPLIED, Fate.HELD
-    assert fates == [applied] * 4 + [Fate.DUPLICATE] + [held] * 3
+    applied, held = Disposition.APPLIED, Disposition.HELD
+    assert fates == [applied] * 4 + [Disposition.DUPLICATE] + [held] * 3
     assert bench.done == [1, 2, 3, 4]
     assert {fact.key for fact in bench.told(ResultHeld)} == {"late"}
 
@@ -105,12 +110,12 @@ async def test_what_trips_the_breaker_is_held_first_and_applied_in_the_same_call
 ) -> None:
     worker = bench.worker()
     fates = [(await worker.offer(results(position)))[0] for position in range(2, 12)]
-    assert fates == [Fate.HELD] * 10
+    assert fates == [Disposition.HELD] * 10
     assert bench.done == list(range(2, 12))
 
 
 async def test_slow_work_keeps_its_lease(bench: Bench) -> None:
-    async def slowly(work: Work) -> None:
+    async def slowly(work: Turn) -> None:
         await bench.clock.wait(LEASE * 4)
         await bench.apply(work)
 
@@ -118,8 +123,8 @@ async def test_slow_work_keeps_its_lease(bench: Bench) -> None:
     offering = asyncio.create_task(slow.offer(results(1)))
     await asyncio.sleep(0)
     looking = asyncio.create_task(other.run(timedelta(seconds=1)))
-    assert (await other.offer(results(1, 2))) == [Fate.HELD, Fate.HELD]
-    assert await offering == [Fate.APPLIED]
+    assert (await other.offer(results(1, 2))) == [Disposition.HELD, Disposition.HELD]
+    assert await offering == [Disposition.APPLIED]
     other.stop()
     await looking
     assert bench.done == [1, 2]
@@ -131,7 +136,7 @@ async def test_without_renewal_somebody_else_takes_over_and_the_late_one_is_refu
 ) -> None:
     go_on = asyncio.Event()
 
-    async def stuck(work: Work) -> None:
+    async def stuck(work: Turn) -> None:
         await go_on.wait()
         await bench.apply(work)
 
@@ -142,7 +147,7 @@ async def test_without_renewal_somebody_else_takes_over_and_the_late_one_is_refu
     bench.clock.advance(LEASE)
     assert await other.look_at_due() == 1
     go_on.set()
-    assert await offering == [Fate.DUPLICATE]
+    assert await offering == [Disposition.DUPLICATE]
     assert len(bench.told(TurnLost)) == 1
 
 
@@ -151,14 +156,14 @@ async def test_what_raises_is_given_back_and_tried_again_while_the_rest_waits(
 ) -> None:
     failures = [ValueError("not today"), ValueError("nor now")]
 
-    async def sometimes(work: Work) -> None:
+    async def sometimes(work: Turn) -> None:
         if (work.key, work.position) == ("k", 1) and failures:
             raise failures.pop(0)
         await bench.apply(work)
 
     worker = bench.worker(sometimes)
-    assert await worker.offer(results(1, 2)) == [Fate.HELD, Fate.HELD]
-    assert await worker.offer(results(1, key="other")) == [Fate.APPLIED]
+    assert await worker.offer(results(1, 2)) == [Disposition.HELD, Disposition.HELD]
+    assert await worker.offer(results(1, key="other")) == [Disposition.APPLIED]
     bench.clock.advance(timedelta(seconds=10))
     await worker.look_at_due()
     bench.clock.advance(timedelta(seconds=20))
@@ -173,7 +178,7 @@ async def test_what_raises_is_given_back_and_tried_again_while_the_rest_waits(
 
 
 async def test_one_key_that_is_slow_keeps_back_no_other(bench: Bench) -> None:
-    async def apply(work: Work) -> None:
+    async def apply(work: Turn) -> None:
         if work.key == "slow":
             await bench.clock.wait(timedelta(seconds=5))
         await bench.apply(work)
@@ -186,7 +191,7 @@ async def test_one_key_that_is_slow_keeps_back_no_other(bench: Bench) -> None:
 async def test_a_worker_that_is_stopped_in_the_middle_leaves_its_work_to_others_at_once(
     bench: Bench,
 ) -> None:
-    async def never(_work: Work) -> None:
+    async def never(_work: Turn) -> None:
         await asyncio.Event().wait()
 
     stopped, other = bench.worker(never, renewing=False), bench.worker()
@@ -228,7 +233,7 @@ class Cut(MemorySequences):
 async def test_a_lost_answer_is_asked_for_again_and_applied_once(bench: Bench) -> None:
     cut = Cut(bench.clock)
     cut.loses = 2
-    assert await bench.worker(sequences=cut).offer(results(1)) == [Fate.APPLIED]
+    assert await bench.worker(sequences=cut).offer(results(1)) == [Disposition.APPLIED]
     assert bench.done == [1]
 
 
@@ -244,7 +249,7 @@ async def test_without_another_way_the_source_is_told_to_keep_its_results(bench:
     cut.is_away = False
     await bench.clock.wait(timedelta(seconds=3))
     assert len(bench.told(SequencesBack)) == 1
-    assert await worker.offer(results(1)) == [Fate.APPLIED]
+    assert await worker.offer(results(1)) == [Disposition.APPLIED]
     worker.stop()
     await looking
 
@@ -272,7 +277,7 @@ async def test_a_look_that_fails_does_not_end_the_looking(
 async def test_a_thread_that_cannot_be_stopped_keeps_its_position_to_its_end(bench: Bench) -> None:
     begun, go_on = threading.Event(), threading.Event()
 
-    def slowly(work: Work) -> None:
+    def slowly(work: Turn) -> None:
         begun.set()
         go_on.wait(30)
         bench.done.append(work.position)
@@ -282,7 +287,7 @@ async def test_a_thread_that_cannot_be_stopped_keeps_its_position_to_its_end(ben
     await asyncio.to_thread(begun.wait, 30)
     for _ in range(2):
         offering.cancel()
-        assert set(await other.offer(results(1, 2))) == {Fate.HELD}
+        assert set(await other.offer(results(1, 2))) == {Disposition.HELD}
     go_on.set()
     with pytest.raises(asyncio.CancelledError):
         await offering
@@ -294,7 +299,7 @@ async def test_a_thread_that_cannot_be_stopped_keeps_its_position_to_its_end(ben
 async def test_a_thread_that_fails_after_it_was_told_to_stop_is_tried_again(bench: Bench) -> None:
     go_on = threading.Event()
 
-    def fail(work: Work) -> None:
+    def fail(work: Turn) -> None:
         go_on.wait(30)
         raise ValueError(work.position)
 
@@ -382,7 +387,7 @@ async def test_what_no_engine_could_keep_is_refused_before_anything_is_done(
     async with PublicResequencer(lambda work: seen.append(work.position), url=url) as order:
         with pytest.raises(ValueError, match=said):
             await order.offer(**{"key": "k", "position": 2, "applied": 0, **wrong})
-        assert await order.offer("k", 1, b"a", applied=0) is Fate.APPLIED
+        assert await order.offer("k", 1, b"a", applied=0) is Disposition.APPLIED
     assert seen == [1]
 
 
@@ -392,7 +397,7 @@ async def test_nothing_is_offered_where_nobody_would_look_at_what_is_held(tmp_pa
     with pytest.raises(ConfigurationError, match=said):
         await order.offer("k", 1)
     async with order:
-        assert await order.offer("k", 1) is Fate.APPLIED
+        assert await order.offer("k", 1) is Disposition.APPLIED
     with pytest.raises(ConfigurationError, match=said):
         await order.offer_all([Result("k", 2)])
 
@@ -411,7 +416,7 @@ async def test_the_public_one_works_on_a_file_with_a_plain_function(tmp_path: Pa
     seen: list[tuple[int, bytes]] = []
     loop, all_seen = asyncio.get_running_loop(), asyncio.Event()
 
-    def apply(work: Work) -> None:
+    def apply(work: Turn) -> None:
         seen.append((work.position, work.payload))
         if work.position == 6:
             loop.call_soon_threadsafe(all_seen.set)
@@ -421,14 +426,14 @@ async def test_the_public_one_works_on_a_file_with_a_plain_function(tmp_path: Pa
     async with PublicResequencer(
         apply, url=url, settings=settings, look_every=timedelta(milliseconds=20)
     ) as order:
-        assert await order.offer("k", 1, b"a") is Fate.APPLIED
-        assert await order.offer("k", 3, b"c") is Fate.HELD
-        assert await order.offer("k", 2, b"b") is Fate.APPLIED
+        assert await order.offer("k", 1, b"a") is Disposition.APPLIED
+        assert await order.offer("k", 3, b"c") is Disposition.HELD
+        assert await order.offer("k", 2, b"b") is Disposition.APPLIED
         assert seen == [(1, b"a"), (2, b"b"), (3, b"c")]
-        assert await order.offer_all([Result("k", 6), Result("k", 5)]) == [Fate.HELD] * 2
+        assert await order.offer_all([Result("k", 6), Result("k", 5)]) == [Disposition.HELD] * 2
         async with asyncio.timeout(30):
             await all_seen.wait()  # the gap of 4 is given up after 180 ms
-        assert await order.offer("k", 5) is Fate.DUPLICATE
+        assert await order.offer("k", 5) is Disposition.DUPLICATE
     assert [position for position, _ in seen] == [1, 2, 3, 5, 6]
 
 
@@ -481,7 +486,7 @@ async def test_what_was_dropped_under_its_worker_is_not_told_as_released_too(
 ) -> None:
     theirs = bench.worker()
 
-    async def apply(work: Work) -> None:
+    async def apply(work: Turn) -> None:
         if work.position == 3:  # somebody else's store says that it is applied
             await theirs.offer([Result("k", 4, b"4", applied=3)])
         await bench.apply(work)
@@ -498,7 +503,7 @@ async def test_what_was_dropped_under_its_worker_is_not_told_as_released_too(
 async def test_a_gap_whose_worker_died_is_taken_back_when_its_result_comes(bench: Bench) -> None:
     applied = asyncio.Event()
 
-    async def die(work: Work) -> None:
+    async def die(work: Turn) -> None:
         await bench.apply(work)
         if work.gap is not None:
             applied.set()

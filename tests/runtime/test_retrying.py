@@ -15,11 +15,9 @@ from typing import Any
 import pytest
 import tenacity
 
-from headway.assembly.retrying import retry, retry_on_oc000
-from headway.core.action import Reason
-from headway.core.backoff import Exponential, FullJitter, NoJitter, Stepped
-from headway.core.errors import DocumentNotFoundError
-from headway.core.facts import Fact, GaveUp, Recovered, RetryScheduled
+from headway import DocumentNotFoundError, retry, retry_on_oc000
+from headway.facts import Fact, GaveUp, Recovered, RetryScheduled
+from headway.retrying import Exponential, FullJitter, NoJitter, Reason, Stepped
 from headway.testing.chance import Fixed, Seeded
 from headway.testing.clock import VirtualClock
 from headway.testing.facts import Recorder
@@ -600,11 +598,11 @@ async def test_no_garbage_is_left_that_holds_what_the_call_used(
         gc.enable()
 
 
-LINES = {
-    "conflict": (logging.WARNING, "OC000 transaction conflict detected - retrying"),
-    "retrying": (logging.INFO, "Retrying after 0.150s (attempt 1/5)"),
-    "recovered": (logging.INFO, "Successfully completed after 2 attempts"),
-}
+LINES = (
+    (logging.WARNING, "OC000 transaction conflict detected - retrying: {name} raised {why}"),
+    (logging.INFO, "Retrying after 0.150s (attempt 1/5): {name} raised {why}"),
+    (logging.INFO, "Successfully completed after 2 attempts: {name}"),
+)
 
 
 @both
@@ -613,10 +611,10 @@ def test_success_is_logged_only_after_success(
 ) -> None:
     caplog.set_level(logging.DEBUG, "headway")
     call(bench.on_oc000(), Failing(RuntimeError("change conflicts (OC000)")))
+    name = bench.recorder.of(Recovered)[-1].call
+    why = "RuntimeError: change conflicts (OC000)"
     assert [(record.levelno, record.getMessage()) for record in caplog.records] == [
-        LINES["conflict"],
-        LINES["retrying"],
-        LINES["recovered"],
+        (level, line.format(name=name, why=why)) for level, line in LINES
     ]
 
 
@@ -628,7 +626,9 @@ def test_exhaustion_is_logged_once_at_the_end_and_no_error_before(
     with pytest.raises(RuntimeError):
         call(bench.on_oc000(), Failing(*(RuntimeError("oc000") for _ in range(9))))
     errors = [record for record in caplog.records if record.levelno >= logging.ERROR]
-    assert [record.getMessage() for record in errors] == ["All retry attempts exhausted (5/5)"]
+    (end,) = (record.getMessage() for record in errors)
+    name = bench.recorder.of(GaveUp)[-1].call
+    assert end == f"All retry attempts exhausted (5/5): {name} raised RuntimeError: oc000"
     assert caplog.records[-1] is errors[0]
     assert not any("Successfully" in record.getMessage() for record in caplog.records)
 

@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 
-from headway.assembly.retrying import retry, retry_on_oc000
-from headway.core.backoff import Stepped
-from headway.core.errors import ConfigurationError
-from headway.core.facts import Recovered, RetryScheduled
+from headway import ConfigurationError, retry, retry_on_oc000
+from headway.facts import Recovered, RetryScheduled
+from headway.retrying import Stepped
 from headway.testing.facts import Recorder
 
 AT_ONCE = Stepped(steps=(timedelta(),))
@@ -70,7 +69,7 @@ def test_partials_can_be_retried() -> None:
     once = functools.partial(Once().answer, 1, two=2)
     assert retry(backoff=AT_ONCE, observer=recorder)(once)() == "done"
     (fact,) = recorder.of(Recovered)
-    assert fact.call == "partial"
+    assert fact.call == "Once.answer"
 
 
 class Callback(Once):

@@ -5,13 +5,9 @@ from typing import Any
 
 import pytest
 
-from headway.assembly.retrying import On, retry, retry_on_oc000
-from headway.core.backoff import Stepped
-from headway.core.catalogue import EVERYTHING
-from headway.core.classify import rules_for
-from headway.core.errors import ConfigurationError
-from headway.core.failure import Verdict
-from headway.core.policy import RetryConfig
+from headway import ConfigurationError, RetryConfig, retry, retry_on_oc000
+from headway.assembly.retrying import On
+from headway.retrying import DEFAULT_CLASSIFIER, Stepped, Verdict, rules_for
 from headway.testing.clock import VirtualClock
 
 AT_ONCE = Stepped(steps=(timedelta(),))
@@ -50,7 +46,7 @@ def test_on_sees_through_causes_as_the_catalogue_does() -> None:
 
 
 def test_on_may_be_a_classifier_of_ones_own() -> None:
-    own = EVERYTHING.before([rules_for((TypeError,), Verdict.TRANSIENT)])
+    own = DEFAULT_CLASSIFIER.before([rules_for((TypeError,), Verdict.TRANSIENT)])
     assert calls_after(TypeError(), on=own) == 2
     assert calls_after(ValueError(), on=own) == 1
 

@@ -6,14 +6,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from headway import Event, Work
-from headway.core.decision import Decision
-from headway.core.health import FloodRule
-from headway.core.letter import Letter
-from headway.runtime.documents import StoredDocuments
-from headway.runtime.documents_choosing import Choice
-from headway.runtime.failed import FailedQueues
-from headway.runtime.service import Service
+from headway import Event, Service, Work
+from headway.operations import Choice, Decision, FailedQueues, Letter, StoredDocuments
+from headway.retrying import FloodRule
 from headway.testing.chance import Seeded
 from headway.testing.trial import Trial
 
@@ -179,17 +174,57 @@ async def test_whoever_insists_sends_what_is_superseded(office: Office) -> None:
     assert (await office.trial.engine.places.astray(1))[0] == 0
 
 
-async def test_what_is_processed_is_settled_without_a_run_even_if_it_is_sent(
+@pytest.mark.parametrize("dry_run", [True, False])
+async def test_what_is_processed_would_not_run_so_it_stays_whoever_insists(
+    office: Office,
+    *,
+    dry_run: bool,
+) -> None:
+    office.put("a", "b")
+    letter = await office.fail("a", "b")
+    office.put("a", status="processed")
+    office.put("b", status="processed")
+    report = await office.failed.requeue("chunking", superseded=True, dry_run=dry_run)
+    (skipped,) = report.skipped
+    assert (report.done, skipped.letter_id) == (0, letter.letter_id)
+    assert skipped.reason.startswith("it would not run: messages a is processed, ")
+    await office.trial.run()
+    assert await office.letters() == [letter]
+    office.put("b", status="pending")
+    office.broken = False
+    assert (await office.failed.requeue("chunking", superseded=True)).done == 1
+    await office.trial.run()
+    assert len(office.ran) == 1
+
+
+async def test_what_is_processed_after_the_requeue_is_settled_without_a_run(
     office: Office,
 ) -> None:
     office.put("a")
     await office.fail("a")
-    office.put("a", status="processed")
     office.broken = False
-    assert (await office.failed.requeue("chunking", superseded=True)).done == 1
+    assert (await office.failed.requeue("chunking")).done == 1
+    office.put("a", status="processed")
     await office.trial.run()
     assert (office.ran, await office.letters()) == ([], [])
     assert (await office.trial.engine.places.astray(1))[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("since", "became"),
+    [
+        ({"status": "processed"}, "is processed"),
+        ({"lastOperation": "swept"}, "was taken up by another operation since"),
+    ],
+)
+async def test_the_reason_says_what_became_of_the_document(
+    office: Office, since: dict[str, str], became: str
+) -> None:
+    office.put("a")
+    letter = await office.fail("a")
+    office.put("a", **since)
+    reasons = await office.failed.superseded([letter])
+    assert reasons == {letter.letter_id: f"superseded: messages a {became}"}
 
 
 async def test_what_is_skipped_does_not_slow_the_others_down(office: Office) -> None:

@@ -6,17 +6,27 @@ from typing import Any
 
 import pytest
 
-from headway.core.errors import UnsendableError
 from headway.core.event import short_name
-from headway.core.letter import Letter
-from headway.core.travel import Travel
-from headway.ports.bus import Delivery, Done, HandedBack, Message, Then
-from headway.ports.commit import COMMITTED, Finish, Outcome, Unit
-from headway.ports.records import DoneRecord, Ended
+from headway.errors import UnsendableError
+from headway.operations import Letter
 from headway.runtime.attempt import named
 from headway.runtime.finishing import StoreThenBus, dispatch_left_over
 from headway.runtime.storeless import BusOnly
 from headway.testing.conformance.examples import letters_for
+from headway.testing.ports import (
+    COMMITTED,
+    Delivery,
+    Done,
+    DoneRecord,
+    Ended,
+    Finish,
+    HandedBack,
+    Message,
+    Outcome,
+    Then,
+    Travel,
+    Unit,
+)
 
 NOW = datetime(2026, 1, 17, 5, tzinfo=UTC)
 

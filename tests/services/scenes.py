@@ -4,13 +4,10 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any
 
+from headway import Event, Service, Work
 from headway.adapters.memory.bus import MemoryBus
-from headway.core.event import Event, encode
-from headway.core.travel import Travel
-from headway.ports.bus import Bus
-from headway.runtime.service import Service
-from headway.runtime.work import Work
 from headway.runtime.worker import Worker
+from headway.testing.ports import Bus, Travel, encode
 from headway.testing.trial import Trial
 
 SECOND = timedelta(seconds=1)

@@ -8,26 +8,38 @@ from typing import Any
 
 import msgspec
 
+from headway import Event, Service
 from headway.adapters.memory.engine import memory_engine
 from headway.adapters.memory.state import State
 from headway.adapters.sqlite.engine import sqlite_engine
-from headway.core.event import Event, decode, encode
-from headway.core.sweep_facts import SweepEnded
-from headway.core.sweep_settings import SweepSettings
-from headway.core.travel import Travel, instant
-from headway.core.writes import Document, InsertNew
-from headway.ports.bus import Bus, Delivery, Done, Message, Queue
-from headway.ports.candidates import Candidates
-from headway.ports.commit import Outcome, Unit
-from headway.ports.engine import Engine, Sweeping
-from headway.ports.leases import Leases
-from headway.ports.records import DoneRecord, Ended
+from headway.facts import SweepEnded
 from headway.runtime.joined_engine import StoreParts, with_store
-from headway.runtime.service import Service
 from headway.runtime.sweeper import Sweeper
+from headway.settings import SweepSettings
 from headway.testing.chance import Seeded
 from headway.testing.clock import VirtualClock
 from headway.testing.facts import Recorder
+from headway.testing.ports import (
+    Bus,
+    Candidates,
+    Delivery,
+    Document,
+    Done,
+    DoneRecord,
+    Ended,
+    Engine,
+    InsertNew,
+    Leases,
+    Message,
+    Outcome,
+    Queue,
+    Sweeping,
+    Travel,
+    Unit,
+    decode,
+    encode,
+    instant,
+)
 from tests.joined.harnesses import bus_parts
 
 MINUTE = timedelta(minutes=1)

@@ -1,19 +1,12 @@
 """Workers that die, and workers that are told to stop."""
 
 import asyncio
+import re
 from datetime import timedelta
 
-from headway.core.event import Event
-from headway.core.facts import (
-    DeadLettered,
-    EventRetryScheduled,
-    LeaseLost,
-    Processed,
-    SuspectBegun,
-)
-from headway.runtime.service import Service
-from headway.runtime.work import Work
-from headway.runtime.worker_settings import WorkerSettings
+from headway import Event, Service, Work
+from headway.facts import DeadLettered, EventRetryScheduled, LeaseLost, Processed, SuspectBegun
+from headway.settings import WorkerSettings
 from headway.testing.trial import Trial
 from tests.services.scenes import (
     SECOND,
@@ -44,6 +37,8 @@ class Scene:
                 self.beside.append(self._running)
                 if self.deaths <= self._deadly:
                     await asyncio.Event().wait()
+            if event.event_id.startswith("slow"):
+                await self.trial.clock.wait(SECOND)
             work.documents("log").add({"event": event.event_id})
         finally:
             self._running -= 1
@@ -91,6 +86,17 @@ async def test_an_event_whose_workers_died_twice_runs_alone_with_its_begin_on_re
     assert len(await scene.done()) == 21
 
 
+async def test_a_suspect_begins_when_those_that_run_already_have_ended() -> None:
+    scene = Scene(deadly=2)
+    await scene.trial.publish("OrderPlaced", event_id="bad")
+    for _ in range(2):
+        await scene.die()
+    await scene.trial.publish("OrderPlaced", event_id="slow")
+    await scene.trial.run()
+    assert scene.begun == ["bad", "bad", "slow", "bad"]
+    assert scene.beside == [1, 1, 1]
+
+
 async def test_two_begins_without_an_end_are_a_crash_loop() -> None:
     scene = Scene()
     await scene.trial.publish("OrderPlaced", event_id="bad")
@@ -100,6 +106,8 @@ async def test_two_begins_without_an_end_are_a_crash_loop() -> None:
     assert scene.begun == ["bad"] * 4
     (letter,) = await scene.trial.letters("orders.failed")
     assert (letter.abandoned_reason, letter.error_type) == ("crash_loop", "CrashLoopError")
+    assert re.search(r"2 of them while test_crashes\.py:\d+ \S+ ran it alone", letter.last_error)
+    assert "was stopped while the handler blocked the event loop" in letter.last_error
     assert "4 times" in letter.last_error
     assert [fact.reason for fact in scene.trial.facts.of(DeadLettered)] == ["crash_loop"]
     await assert_all_is_accounted_for(scene.trial)

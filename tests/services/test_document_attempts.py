@@ -5,20 +5,19 @@ from typing import Any
 
 import pytest
 
-from headway.core.backoff import Exponential, NoJitter
-from headway.core.facts import DuplicatesRecognised
-from headway.core.lifecycle import Lifecycle
-from headway.core.policy import RetryPolicy
-from headway.core.sweep_settings import SweepSettings
-from headway.core.writes import Document
-from headway.runtime.service import Service
-from headway.runtime.worker_settings import WorkerSettings
+from headway import Lifecycle, RetryPolicy, Service
+from headway.facts import DuplicatesRecognised, LeaseLost
+from headway.retrying import Exponential, NoJitter
+from headway.settings import SweepSettings, WorkerSettings
+from headway.testing.ports import Document
 from headway.testing.trial import Trial, at_rest
 
 SECOND = timedelta(seconds=1)
 MINUTE = timedelta(minutes=1)
 HOUR = timedelta(hours=1)
 STEADY = Exponential(base=10 * SECOND, cap=10 * SECOND, jitter=NoJitter())
+ONCE = RetryPolicy(max_attempts=1, backoff=STEADY)
+"""An event ends with its first failure, and its document is swept: the failure is transient."""
 
 
 async def by_id(trial: Trial) -> dict[str, Document]:
@@ -27,7 +26,7 @@ async def by_id(trial: Trial) -> dict[str, Document]:
 
 @pytest.mark.parametrize("dedup", [None, "ids"])
 async def test_a_document_that_comes_again_under_its_old_id_is_a_new_one(dedup: str | None) -> None:
-    service = Service("s", lifecycles=[Lifecycle("docs", max_attempts=2)])
+    service = Service("s", lifecycles=[Lifecycle("docs", max_attempts=2)], transient=ONCE)
     seen: list[str] = []
 
     @service.on("Made", documents=("docs", "ids"), dedup=dedup)
@@ -35,7 +34,7 @@ async def test_a_document_that_comes_again_under_its_old_id_is_a_new_one(dedup: 
         (document,) = await work.documents("docs").require(event.data["ids"])
         seen.append(document["text"])
         if document["text"] == "bad":
-            raise ValueError("it cannot be read")
+            raise RuntimeError("it cannot be read")
 
     trial = Trial(service)
     for text in ("bad", "good"):  # the second is what its owner brings instead, and no event comes
@@ -157,6 +156,55 @@ async def test_an_attempt_that_was_overtaken_changes_nothing(error: Exception | 
     assert await trial.letters("s.failed") == []
     assert sum(fact.count for fact in trial.facts.of(DuplicatesRecognised)) == 1
     assert at_rest(await trial.count())
+
+
+async def test_an_event_that_lost_its_lease_to_another_runs_again_where_work_is_left() -> None:
+    service = Service("s", lifecycles=[Lifecycle("docs", lease=MINUTE)])
+    runs = 0
+
+    @service.on("Made", documents=("docs", "ids"))
+    async def handle(event: Any, work: Any) -> None:
+        nonlocal runs
+        runs += 1
+        work.documents("effects").add({"run": runs})
+        if runs == 1:  # another event takes the document over, and leaves it pending
+            await trial.put("docs", {"_id": "a", "status": "pending", "lastOperation": "other"})
+
+    trial = Trial(service)
+    await trial.put("docs", {"_id": "a", "status": "pending"})
+    await trial.publish("Made", {"ids": ["a"]})
+    await trial.run(at_most=HOUR)
+    (document,) = await trial.documents("docs")
+    assert document["status"] == "processed"
+    assert [each["run"] for each in await trial.documents("effects")] == [2]
+    assert await trial.letters("s.failed") == []
+
+
+@pytest.mark.parametrize("error", [None, ValueError("too late, and wrong")])
+async def test_a_worker_that_lost_its_lease_commits_nothing(error: Exception | None) -> None:
+    service = Service("s", lifecycles=[Lifecycle("docs", lease=MINUTE)])
+    runs = 0
+
+    @service.on("Made", documents=("docs", "ids"))
+    async def handle(event: Any, work: Any) -> None:
+        nonlocal runs
+        runs += 1
+        work.documents("effects").add({"run": runs})
+        if runs == 1:  # another worker has begun with the same event
+            (document,) = await trial.documents("docs")
+            await trial.put("docs", {**document, "leaseToken": "another"})
+            if error is not None:
+                raise error
+
+    trial = Trial(service)
+    await trial.put("docs", {"_id": "a", "status": "pending"})
+    await trial.publish("Made", {"ids": ["a"]})
+    await trial.run(at_most=HOUR)
+    assert [each["run"] for each in await trial.documents("effects")] == [2]
+    assert len(trial.facts.of(LeaseLost)) == 1
+    assert await trial.letters("s.failed") == []
+    (document,) = await trial.documents("docs")
+    assert (document["status"], document["attemptCount"]) == ("processed", 1)
 
 
 async def test_two_events_about_one_document_do_not_overtake_each_other_for_ever() -> None:
@@ -421,14 +469,14 @@ async def test_what_a_stopped_worker_hands_back_is_free_at_once() -> None:
 
 
 async def test_no_event_is_run_for_a_document_that_has_had_all_its_attempts() -> None:
-    service = Service("s", lifecycles=[Lifecycle("docs", max_attempts=3)])
+    service = Service("s", lifecycles=[Lifecycle("docs", max_attempts=3)], transient=ONCE)
     ran: list[str] = []
 
     @service.on("Made", documents=("docs", "ids"), dedup="ids")
     async def handle(event: Any, work: Any) -> None:
         ran.append(event.event_id)
         if len(ran) <= 3:
-            raise ValueError("it cannot be read")
+            raise RuntimeError("it cannot be read")
 
     trial = Trial(service)
     await trial.put("docs", {"_id": "a"})
@@ -450,13 +498,13 @@ async def test_no_event_is_run_for_a_document_that_has_had_all_its_attempts() ->
 
 
 async def test_the_number_of_sweepers_rules_what_they_send_and_the_lifecycle_all_else() -> None:
-    service = Service("s", lifecycles=[Lifecycle("docs", max_attempts=2)])
+    service = Service("s", lifecycles=[Lifecycle("docs", max_attempts=2)], transient=ONCE)
     ran: list[str] = []
 
     @service.on("Made", documents=("docs", "ids"))
     async def handle(event: Any, work: Any) -> None:
         ran.append(event.event_id)
-        raise ValueError("it cannot be read")
+        raise RuntimeError("it cannot be read")
 
     trial = Trial(service)
     await trial.put("docs", {"_id": "a"})

@@ -8,21 +8,23 @@ from typing import Any, cast
 
 import pytest
 
-from headway.core.beginning import Beginning, sweep_operation
-from headway.core.decision import Decision
-from headway.core.errors import ConfigurationError
-from headway.core.lifecycle import Lifecycle, State
-from headway.core.sweep import Requeue, SweepRule, judge
-from headway.core.travel import instant
-from headway.core.writes import Document
-from headway.ports.desk import DocumentDesk
-from headway.ports.engine import Engine
-from headway.ports.history import History
-from headway.runtime.documents import StoredDocuments
-from headway.runtime.documents_choosing import PAGE, Choice
-from headway.runtime.documents_report import DocumentsReport
+from headway import ConfigurationError, Lifecycle, Service
+from headway.operations import Choice, Decision, DocumentsReport, StoredDocuments
+from headway.runtime.documents_choosing import PAGE
 from headway.runtime.history import Subject, read_history
-from headway.runtime.service import Service
+from headway.testing.ports import (
+    Beginning,
+    Document,
+    DocumentDesk,
+    Engine,
+    History,
+    Requeue,
+    State,
+    SweepRule,
+    instant,
+    judge,
+    sweep_operation,
+)
 from headway.testing.trial import Trial
 
 HOUR = timedelta(hours=1)

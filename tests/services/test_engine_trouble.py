@@ -10,14 +10,11 @@ from typing import Any
 
 import pytest
 
+from headway import Event, Lifecycle, Service, Work
 from headway.adapters.memory.engine import memory_engine
-from headway.core.event import Event
-from headway.core.facts import Fact
-from headway.core.lifecycle import Lifecycle
-from headway.runtime.service import Service
-from headway.runtime.work import Work
+from headway.facts import Fact
 from headway.runtime.worker import Worker
-from headway.runtime.worker_settings import WorkerSettings
+from headway.settings import WorkerSettings
 from headway.testing.trial import Trial
 from tests.services.scenes import MINUTE, assert_all_is_accounted_for, until
 

@@ -127,9 +127,9 @@ async def test_if_it_cannot_make_the_data_the_usual_is_published_and_the_error_i
 
 def test_it_is_refused_without_the_event_that_it_is_for() -> None:
     with pytest.raises(ConfigurationError) as refused:
-        Service("orders").on("OrderPlaced", failed_data=_raises)
-    assert "failed_data=<function _raises" in str(refused.value)
-    assert "OrderPlaced without failed=: say which event" in str(refused.value)
+        Service("orders").on("OrderPlaced", failed_data=_raises)(refuse)
+    assert "Invalid failed_data=<test_failed_event.py:" in str(refused.value)
+    assert "there is no failed=" in str(refused.value)
 
 
 async def _later(event: Event, facts: dict[str, Any]) -> None: ...
@@ -137,5 +137,5 @@ async def _later(event: Event, facts: dict[str, Any]) -> None: ...
 
 @pytest.mark.parametrize("about", [_later, {"order": "a"}])
 def test_only_a_plain_function_is_taken(about: Any) -> None:
-    with pytest.raises(ConfigurationError, match="use a plain function"):
-        Service("orders").on("OrderPlaced", failed="OrderFailed", failed_data=about)
+    with pytest.raises(ConfigurationError, match="Use a plain function"):
+        Service("orders").on("OrderPlaced", failed="OrderFailed", failed_data=about)(refuse)

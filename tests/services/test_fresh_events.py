@@ -8,16 +8,11 @@ from typing import Any
 import msgspec
 import pytest
 
+from headway import BlockingWork, Event, Lifecycle, Service, Work
 from headway.adapters.sqlite.engine import sqlite_engine
-from headway.adapters.system.chance import SystemChance
-from headway.adapters.system.clock import SystemClock
-from headway.core.event import Event
-from headway.core.facts import DeadLettered
-from headway.core.lifecycle import Lifecycle
-from headway.runtime.blocking import BlockingWork
+from headway.clock import SystemChance, SystemClock
+from headway.facts import DeadLettered
 from headway.runtime.publisher import Publisher
-from headway.runtime.service import Service
-from headway.runtime.work import Work
 from headway.runtime.worker import Worker
 from headway.testing.facts import Recorder
 from headway.testing.trial import Trial

@@ -6,12 +6,11 @@ from typing import Any
 
 import pytest
 
-from headway.core.lifecycle import Lifecycle
-from headway.core.sweep_facts import DocumentGivenUp
-from headway.core.sweep_settings import SweepSettings
-from headway.core.travel import instant
+from headway import Lifecycle, Service
+from headway.facts import DocumentGivenUp
 from headway.runtime.down_notes import down_note
-from headway.runtime.service import Service
+from headway.settings import SweepSettings
+from headway.testing.ports import instant
 from headway.testing.trial import Trial
 from tests.services.scenes import crash
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from headway import ConfigurationError, Event, Service, Work
+from headway.retrying import Classifier, Diagnosis
 from headway.testing.trial import Trial
 
 
@@ -161,3 +162,25 @@ async def test_what_no_store_or_receiver_could_take_is_refused_where_it_is_writt
     (letter,) = await trial.letters("orders.failed")
     assert letter.abandoned_reason == "non_retryable"
     assert letter.error_type in {"ValueError", "ConfigurationError", "MalformedEventError"}
+
+
+class RaisingClassifier(Classifier):
+    def classify(self, error: BaseException) -> Diagnosis:
+        raise TypeError("a rule of the user's own")
+
+
+async def test_an_event_whose_classifier_raises_is_a_dead_letter() -> None:
+    orders = Service("orders", classifier=RaisingClassifier(rules=()))
+
+    @orders.on("OrderPlaced")
+    async def handle(event: Event, work: Work) -> None:
+        if event.data["bad"]:
+            raise ValueError("bad")
+        work.documents("orders").add({})
+
+    trial = Trial(orders)
+    for number in range(5):
+        await trial.publish("OrderPlaced", {"bad": number == 2})
+    await trial.run(at_most=timedelta(hours=1))
+    assert len(await trial.documents("orders")) == 4
+    assert len(await trial.letters("orders.failed")) == 1

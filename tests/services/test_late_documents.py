@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from headway.core.lifecycle import Lifecycle
+from headway import Lifecycle, Service
 from headway.runtime.publisher import Publisher
-from headway.runtime.service import Service
 from headway.runtime.worker import Worker
 from tests.services.sweeps import HOUR, Spied, Yard
 

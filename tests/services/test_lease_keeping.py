@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -9,14 +10,12 @@ from typing import Any
 
 import pytest
 
+from headway import Lifecycle, RetryPolicy, Service
 from headway.adapters.memory.store import MemoryDocuments
-from headway.core.backoff import Exponential
-from headway.core.lifecycle import Lifecycle
-from headway.core.policy import RetryPolicy
-from headway.ports.clock import Clock
-from headway.ports.commit import Finish, Finisher, Unit
-from headway.runtime.service import Service
+from headway.clock import Clock
+from headway.retrying import Exponential
 from headway.runtime.worker import Worker
+from headway.testing.ports import Finish, Finisher, Unit
 from headway.testing.trial import Trial, at_rest
 
 LEASE = timedelta(seconds=30)
@@ -69,6 +68,71 @@ async def test_what_was_not_renewed_is_said_and_renewed_at_the_next_beat(
     assert len(said) == 1
     assert "Leases on docs: 1 of 2 were not renewed, because another program keeps" in said[0]
     assert {each["status"] for each in await trial.documents("docs")} == {"processed"}
+
+
+class Refusing(MemoryDocuments):
+    """Documents of a store that tells its password when it refuses."""
+
+    async def renew(self, collection: str, tokens: Mapping[str, str], until: datetime) -> int:
+        raise ConnectionError("postgresql://bob:s3cret@db: no answer")
+
+    async def leave(self, collection: str, tokens: Mapping[str, str], until: datetime) -> int:
+        raise ConnectionError("postgresql://bob:s3cret@db: no answer")
+
+
+async def test_errors_of_the_store_are_logged_without_passwords(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    service = Service("s", lifecycles=[Lifecycle("docs", lease=LEASE)])
+
+    @service.on("Made", documents=("docs", "ids"))
+    async def handle(_event: Any, _work: Any) -> None:
+        await trial.clock.wait(LEASE)
+        raise ConnectionError
+
+    trial = Trial(service)
+    await trial.put("docs", {"_id": "a", "status": "pending"})
+    await trial.publish("Made", {"ids": ["a"]})
+    worker = Worker(
+        [service],
+        replace(trial.engine, documents=Refusing(trial.state)),
+        clock=trial.clock,
+        chance=trial.chance,
+        observer=trial.facts,
+    )
+    with caplog.at_level(logging.WARNING, "headway"):
+        task = asyncio.create_task(worker.run())
+        await trial.clock.wait(2 * LEASE)
+        worker.stop()
+        await task
+    said = {record.getMessage() for record in caplog.records}
+    why = "on docs: ConnectionError: postgresql://bob:***@db: no answer"
+    assert {f"Could not renew leases {why}", f"Could not release leases {why}"} <= said
+    assert "s3cret" not in caplog.text
+
+
+async def test_a_worker_says_which_versions_run_and_on_what(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    shop, mail = Service("shop", version="2.1"), Service("mail")
+    for service in (shop, mail):
+        service.on("Made")(lambda _event, _work: None)
+    trial = Trial(shop, mail)
+    worker = Worker(
+        [shop, mail],
+        trial.engine,
+        clock=trial.clock,
+        chance=trial.chance,
+        observer=trial.facts,
+        place="amqp://bob:***@broker",
+    )
+    with caplog.at_level(logging.INFO, "headway"):
+        task = asyncio.create_task(worker.run())
+        await trial.clock.wait(timedelta(seconds=1))
+        worker.stop()
+        await task
+    (said,) = (one for one in caplog.messages if one.startswith("Running"))
+    assert said == f"Running shop 2.1, mail on amqp://bob:***@broker (process {os.getpid()})"
 
 
 class Slow:

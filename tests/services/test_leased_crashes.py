@@ -7,12 +7,9 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-import pytest
-
+from headway import Lifecycle, Service
 from headway.adapters.memory.engine import memory_engine
-from headway.core.facts import SuspectBegun
-from headway.core.lifecycle import Lifecycle
-from headway.runtime.service import Service
+from headway.facts import SuspectBegun
 from headway.runtime.worker import Worker
 from headway.testing.trial import Trial
 from tests.services.scenes import (
@@ -46,10 +43,9 @@ class Mortal:
 class Scene:
     """A service whose workers die over an event about a leased document, as often as is said."""
 
-    def __init__(self, deadly: int, *, one_commit: bool) -> None:
+    def __init__(self, deadly: int) -> None:
         self.begun: list[datetime] = []
         self._deadly = deadly
-        self._one_commit = one_commit
         self._is_dead = False
         service = Service("orders", lifecycles=[Lifecycle("orders", lease=LEASE)])
         service.on("OrderPlaced", documents=("orders", "order"))(self._handle)
@@ -73,7 +69,7 @@ class Scene:
         documents: Any = Mortal(engine.documents, lambda: self._is_dead)
         worker = Worker(
             trial.services,
-            replace(engine, documents=documents, one_commit=self._one_commit),
+            replace(engine, documents=documents),
             clock=trial.clock,
             chance=trial.chance,
             observer=trial.facts,
@@ -97,9 +93,8 @@ class Scene:
             await until(self.trial, lambda: not self.trial.state.items, at_most=3 * LEASE)
 
 
-@pytest.mark.parametrize("one_commit", [True, False])
-async def test_a_lease_does_not_keep_a_crash_loop_from_its_end(*, one_commit: bool) -> None:
-    scene = Scene(deadly=99, one_commit=one_commit)
+async def test_a_lease_does_not_keep_a_crash_loop_from_its_end() -> None:
+    scene = Scene(deadly=99)
     await scene.publish()
     for _ in range(4):
         await scene.die()
@@ -112,20 +107,14 @@ async def test_a_lease_does_not_keep_a_crash_loop_from_its_end(*, one_commit: bo
     await assert_all_is_accounted_for(scene.trial)
 
 
-@pytest.mark.parametrize("one_commit", [True, False])
-async def test_only_where_the_dead_might_still_commit_is_their_lease_waited_for(
-    *, one_commit: bool
-) -> None:
-    scene = Scene(deadly=1, one_commit=one_commit)
+async def test_the_event_of_a_dead_worker_takes_over_the_lease_of_its_document() -> None:
+    scene = Scene(deadly=1)
     await scene.publish()
     await scene.die()
     back = scene.trial.clock.now()
     await scene.end()
-    first, second = scene.begun
-    if one_commit:
-        assert second - back < SECOND
-    else:
-        assert second - first >= LEASE
+    _, second = scene.begun
+    assert second - back < SECOND
     assert [each["run"] for each in await scene.trial.documents("log")] == [2]
     (document,) = await scene.trial.documents("orders")
     assert (document["status"], document["attemptCount"]) == ("processed", 1)

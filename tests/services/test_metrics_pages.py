@@ -7,7 +7,7 @@ from prometheus_client import CollectorRegistry
 
 from headway.adapters.prometheus.places import PlacesCollector
 from headway.assembly.metrics_server import served
-from headway.ports.places import Depths
+from headway.operations import Depths
 from headway.testing.clock import VirtualClock
 from headway.testing.servers.loopback import HOST, http_request
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from headway.core.action import Reason
-from headway.runtime.service import Service
+from headway import Service
+from headway.retrying import Reason
 from headway.testing.trial import Trial
 
 

@@ -11,13 +11,10 @@ import asyncpg
 import pytest
 from pymongo.errors import OperationFailure
 
-from headway.core.action import Reason
-from headway.core.event import Event
-from headway.core.lifecycle import Lifecycle
-from headway.ports.commit import Finish, Outcome
-from headway.runtime.service import Service
-from headway.runtime.work import Work
-from headway.runtime.worker_settings import WorkerSettings
+from headway import Event, Lifecycle, Service, Work
+from headway.retrying import Reason
+from headway.settings import WorkerSettings
+from headway.testing.ports import Finish, Outcome
 from headway.testing.trial import Trial
 from tests.services.scenes import MINUTE, assert_all_is_accounted_for, until
 from tests.services.test_engine_trouble import worker_on

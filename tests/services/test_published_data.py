@@ -13,9 +13,9 @@ from uuid import UUID
 import msgspec
 import pytest
 
-from headway import Event, Service, Work, connect
-from headway.core.errors import UnsendableError, UnstorableError
+from headway import ConfigurationError, Event, Service, Work, connect
 from headway.core.storable import copied
+from headway.errors import MalformedEventError, UnsendableError, UnstorableError
 from headway.testing.trial import Trial
 
 ENDLESS: dict[str, Any] = {"inner": []}
@@ -192,3 +192,15 @@ def test_a_handler_in_a_thread_is_told_at_its_call_too() -> None:
 
     asyncio.run(run())
     assert caught == ["x"]
+
+
+async def test_a_program_publishes_objects_under_ids_of_their_own(tmp_path: Path) -> None:
+    async with connect(f"sqlite:///{tmp_path}/h.db") as headway:
+        for data in (5, [1], "text"):
+            with pytest.raises(MalformedEventError, match="data is a JSON object"):
+                await headway.publish("OrderPlaced", data)
+        with pytest.raises(ConfigurationError, match=r"^Invalid event_id=''"):
+            await headway.publish("OrderPlaced", {}, event_id="")
+        with pytest.raises(ConfigurationError, match="'a' is there twice"):
+            await headway.publish_all([("A", {}), ("A", {"b": 1})], event_ids=["a", "a"])
+        assert await headway.unrouted.list() == []

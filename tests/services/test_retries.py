@@ -5,20 +5,16 @@ from typing import Any
 
 import pytest
 
-from headway.core.action import Reason
-from headway.core.errors import DocumentNotFoundError
-from headway.core.event import Event
-from headway.core.facts import (
+from headway import DocumentNotFoundError, Event, RetryConfig, Service, Work
+from headway.core.travel import HISTORY_LIMIT
+from headway.facts import (
     DeadLettered,
     DuplicatesRecognised,
     EventRecovered,
     EventRetryScheduled,
     Processed,
 )
-from headway.core.policy import RetryConfig
-from headway.core.travel import HISTORY_LIMIT
-from headway.runtime.service import Service
-from headway.runtime.work import Work
+from headway.retrying import Reason
 from headway.testing.chance import Fixed
 from headway.testing.trial import Trial
 from tests.services.scenes import (

@@ -7,20 +7,16 @@ from pathlib import Path
 
 import pytest
 
+from headway import Event, Lifecycle, Service, Work
 from headway.adapters.memory.state import State
 from headway.adapters.sqlite.engine import sqlite_engine
 from headway.adapters.sqlite.store import sqlite_store
-from headway.adapters.system.chance import SystemChance
-from headway.adapters.system.clock import SystemClock
-from headway.core.event import Event
-from headway.core.lifecycle import Lifecycle
-from headway.ports.engine import Engine
+from headway.clock import SystemChance, SystemClock
 from headway.runtime.joined_engine import with_store
 from headway.runtime.publisher import Publisher
-from headway.runtime.service import Service
-from headway.runtime.work import Work
 from headway.runtime.worker import Worker
 from headway.testing.facts import Recorder
+from headway.testing.ports import Engine
 from headway.testing.trial import Trial
 from tests.joined.harnesses import bus_parts
 from tests.services.scenes import assert_all_is_accounted_for, until

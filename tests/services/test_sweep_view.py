@@ -9,16 +9,11 @@ from typing import Any
 
 import pytest
 
-from headway.core.lifecycle import Lifecycle
-from headway.core.sweep import SweepRule
-from headway.core.sweep_facts import CollectionSwept, SweepEnded
-from headway.core.sweep_figures import SweepFigures
-from headway.core.sweep_totals import GROUP, RUNS, Status, key
-from headway.core.tally import Tally
-from headway.core.travel import instant
-from headway.ports.engine import Sweeping
-from headway.runtime.service import Service
+from headway import Lifecycle, Service
+from headway.core.sweep_totals import GROUP, RUNS, key
+from headway.facts import CollectionSwept, Status, SweepEnded
 from headway.runtime.sweep_view import PUSHING, SweepView
+from headway.testing.ports import SweepFigures, Sweeping, SweepRule, Tally, instant
 from headway.testing.trial import Trial
 
 RULES = [SweepRule(lifecycle=Lifecycle(name)) for name in ("messages", "chunks")]

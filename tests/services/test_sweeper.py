@@ -6,13 +6,10 @@ from typing import Any
 
 import pytest
 
-from headway.core.beginning import sweep_operation, sweep_run
-from headway.core.document import moment
-from headway.core.lifecycle import Lifecycle
-from headway.core.sweep_facts import DocumentGivenUp, DocumentsRequeued, SweepEnded
-from headway.core.sweep_totals import GROUP, Skip, Status, from_zero, key
-from headway.core.travel import instant
-from headway.runtime.service import Service
+from headway import Lifecycle, Service
+from headway.core.sweep_totals import GROUP, from_zero, key
+from headway.facts import DocumentGivenUp, DocumentsRequeued, Skip, Status, SweepEnded
+from headway.testing.ports import instant, moment, sweep_operation, sweep_run
 from tests.services.sweeps import (
     CHUNKING,
     DAY,

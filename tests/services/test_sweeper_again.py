@@ -6,9 +6,8 @@ from typing import Any, ClassVar
 
 import pytest
 
-from headway.core.sweep_facts import SweepEnded
-from headway.core.sweep_totals import Status
-from headway.ports.engine import Engine
+from headway.facts import Status, SweepEnded
+from headway.testing.ports import Engine
 from tests.services.sweeps import MINUTE, Yard, chunking, with_bus
 from tests.services.test_sweeper_faults import Away, lost
 
@@ -49,7 +48,7 @@ async def test_a_bus_that_is_away_is_tried_with_growing_pauses(quick: Yard) -> N
         is_back = False
         tries: ClassVar[list[datetime]] = []
 
-    async def open_bus(queues: Any) -> None:
+    async def open_bus(queues: Any, on_routed: Any = None) -> None:
         Bus.tries.append(quick.now)
         if not Bus.is_back:
             raise ConnectionRefusedError("nobody is there")

@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 
+from headway import RetryPolicy, Service
 from headway.adapters.memory.bus import MemoryBus
-from headway.core.sweep_settings import SweepSettings
-from headway.ports.engine import Engine
-from headway.runtime.service import Service
+from headway.retrying import TRANSIENT
 from headway.runtime.sweeper import Sweeper
 from headway.runtime.worker import Worker
+from headway.settings import SweepSettings
+from headway.testing.ports import Engine
 from tests.joined.doom import Doom, KilledError
 from tests.services.sweeps import HOUR, MINUTE, Yard, in_memory, sweeping_of
 from tests.simulation.state import WatchedState
@@ -69,14 +70,15 @@ class Town:
         self.state = WatchedState(recognises=False)
         self.yard = Yard(in_memory(self.state))
         self.runs: Counter[str] = Counter()
-        self.service = Service("chunking")
+        once = RetryPolicy(max_attempts=1, backoff=TRANSIENT.backoff)
+        self.service = Service("chunking", transient=once)
 
         @self.service.on("JSONParsed", documents=("messages", "ids"), dedup="ids")
         async def chunk(event: Any, work: Any) -> None:
             (one,) = event.data["ids"]
             self.runs[one] += 1
             if fails:
-                raise ValueError("no use")
+                raise RuntimeError("no use")
             work.documents("effects").add({"of": one})
 
     async def fill(self) -> None:

@@ -8,23 +8,25 @@ from typing import Any
 import msgspec
 import pytest
 
+from headway import ConfigurationError, Event, Lifecycle, Service, Work
 from headway.adapters.memory.engine import memory_engine
-from headway.core.beginning import is_sweep_of, sweep_operation, sweep_run
-from headway.core.errors import ConfigurationError
-from headway.core.event import Event, decode
-from headway.core.lifecycle import Lifecycle
-from headway.core.sweep import Requeue
-from headway.core.sweep_facts import CollectionFailed, DocumentsNotRebuilt, SweepEnded
-from headway.core.sweep_settings import SweepSettings
-from headway.core.sweep_totals import Status, key
-from headway.core.travel import Travel
-from headway.ports.bus import Message
-from headway.ports.engine import Engine
+from headway.core.beginning import is_sweep_of
+from headway.core.sweep_totals import key
+from headway.facts import CollectionFailed, DocumentsNotRebuilt, Status, SweepEnded
 from headway.runtime.joined_engine import without_store
-from headway.runtime.service import Service
 from headway.runtime.sweep_events import rebuilt
 from headway.runtime.sweeper import Sweeper
+from headway.settings import SweepSettings
 from headway.testing.facts import Recorder
+from headway.testing.ports import (
+    Engine,
+    Message,
+    Requeue,
+    Travel,
+    decode,
+    sweep_operation,
+    sweep_run,
+)
 from tests.services.sweeps import (
     CHUNKING,
     DAY,
@@ -224,6 +226,24 @@ async def test_without_rebuild_the_event_holds_the_id_and_must_fit_the_schema(
     assert ended.collections[0].errors == {"ValidationError": 1}
 
 
+class Order(msgspec.Struct):
+    order_id: str
+
+
+async def test_without_rebuild_the_event_holds_one_id_where_its_type_does(quick: Yard) -> None:
+    service = Service("orders")
+
+    @service.on("OrderPlaced", documents=("orders", "order_id"), data=Order)
+    async def place(event: Event[Order], work: Work) -> None: ...
+
+    await quick.put("orders", lost("o-1"))
+    ended = await quick.sweep(service)
+    assert ended.collections[0].requeued == 1
+    assert [data_of(each) for each in await quick.sent("orders.order.placed")] == [
+        {"order_id": "o-1"}
+    ]
+
+
 async def test_rebuild_cannot_change_the_document_under_the_claim(quick: Yard) -> None:
     def spoil(document: dict[str, Any]) -> Any:
         data = counted(document)
@@ -237,11 +257,11 @@ async def test_rebuild_cannot_change_the_document_under_the_claim(quick: Yard) -
     assert (await quick.get("messages", "m"))["tags"] == ["y"]
 
 
-async def test_a_rebuild_that_is_a_coroutine_function_is_refused(quick: Yard) -> None:
+async def test_a_rebuild_that_gives_back_a_coroutine_is_refused(quick: Yard) -> None:
     async def rebuild(document: dict[str, Any]) -> Any: ...
 
     await quick.put("messages", lost())
-    ended = await quick.sweep(strict(rebuild))
+    ended = await quick.sweep(strict(lambda document: rebuild({**document})))
     assert ended.collections[0].errors == {"TypeError": 1}
 
 
@@ -322,7 +342,7 @@ async def test_a_store_that_is_away_leaves_every_gauge_unknown(quick: Yard) -> N
 
 
 async def test_a_bus_that_is_away_leaves_the_gauges_known(quick: Yard) -> None:
-    async def open_bus(queues: Any) -> None:
+    async def open_bus(queues: Any, on_routed: Any = None) -> None:
         raise ConnectionRefusedError("nobody is at amqp://me:s3cret@there")
 
     await quick.put("messages", lost())

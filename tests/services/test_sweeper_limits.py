@@ -8,22 +8,22 @@ from typing import Any
 
 import pytest
 
-from headway.core.facts import HealthChanged
-from headway.core.lifecycle import Lifecycle
-from headway.core.sweep_facts import (
+from headway import Lifecycle, Service
+from headway.core.sweep_totals import key
+from headway.facts import (
     CollectionLeftAlone,
     DocumentsHeldBack,
+    HealthChanged,
     LeasesDoubted,
+    Skip,
+    Status,
     SweepEnded,
 )
-from headway.core.sweep_totals import Skip, Status, key
-from headway.core.travel import instant
-from headway.ports.bus import Message
-from headway.runtime.service import Service
 from headway.runtime.sweep_pages import PAGE
 from headway.runtime.sweeper import Sweeper
 from headway.runtime.worker import Worker
-from headway.runtime.worker_settings import WorkerSettings
+from headway.settings import WorkerSettings
+from headway.testing.ports import Message, instant
 from tests.services.sweeps import (
     CHUNKING,
     DAY,
@@ -77,6 +77,14 @@ async def test_a_run_sends_no_more_than_its_limit_and_in_its_order(
     assert ended.status is Status.SUCCESS
     await yard.sweep(chunking(), limit=8)
     assert len(await ids(yard)) == 8
+
+
+async def test_a_limit_holds_while_earlier_events_are_on_their_way(quick: Yard) -> None:
+    await quick.put("messages", *stuck(quick, PAGE + 200))
+    ended = await quick.sweep(chunking(), limit=PAGE + 100)
+    (swept,) = ended.collections
+    assert (swept.requeued, swept.held_back) == (PAGE + 100, 100)
+    assert len(await ids(quick)) == PAGE + 100
 
 
 async def test_what_is_over_the_limit_does_not_keep_others_from_being_given_up(

@@ -10,16 +10,18 @@ import asyncpg
 import pytest
 from pymongo import AsyncMongoClient
 
-from headway.core.errors import BrokerFullError, UnsendableError
-from headway.core.sweep_facts import (
+from headway import Service
+from headway.core.sweep_totals import key
+from headway.errors import BrokerFullError, UnsendableError
+from headway.facts import (
     CollectionFailed,
     DocumentsNotRebuilt,
     DocumentsRefused,
+    Skip,
+    Status,
     SweepEnded,
 )
-from headway.core.sweep_totals import Skip, Status, key
-from headway.ports.bus import Message
-from headway.runtime.service import Service
+from headway.testing.ports import Message
 from tests.services.conftest import ENGINES
 from tests.services.sweeps import (
     CHUNKING,

@@ -7,17 +7,14 @@ from typing import Any
 
 import msgspec
 
-from headway.core.event import Event
-from headway.core.facts import (
+from headway import BlockingWork, Event, Service, Work
+from headway.facts import (
     DocumentsSkipped,
     DuplicatesRecognised,
     EventRecovered,
     EventRetryScheduled,
     Processed,
 )
-from headway.runtime.blocking import BlockingWork
-from headway.runtime.service import Service
-from headway.runtime.work import Work
 from headway.testing.chance import Fixed
 from headway.testing.trial import Trial
 from tests.services.scenes import assert_all_is_accounted_for, reasons

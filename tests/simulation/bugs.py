@@ -8,11 +8,9 @@ import msgspec
 
 from headway.adapters.memory.state import Item
 from headway.adapters.memory.store import MemoryStore
-from headway.core.travel import Travel
-from headway.ports.bus import Delivery, Message
-from headway.ports.commit import Finish, Outcome, Unit
 from headway.runtime.attempt import Attempt
 from headway.runtime.finishing import Store, StoreThenBus, dispatch
+from headway.testing.ports import Delivery, Finish, Message, Outcome, Travel, Unit
 from tests.simulation.engines import Parts
 from tests.simulation.ports import FaultyBus, FaultyStore
 from tests.simulation.process import Process

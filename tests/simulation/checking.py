@@ -7,10 +7,10 @@ from typing import Any
 import msgspec
 
 from headway.adapters.memory.places import MemoryPlaces
-from headway.core.action import Reason
-from headway.core.letter import Letter
-from headway.ports.records import DoneRecord, Ended
+from headway.operations import Letter
+from headway.retrying import Reason
 from headway.runtime.work import nth_id
+from headway.testing.ports import DoneRecord, Ended
 from tests.simulation.services import AUDIT, MOST_ATTEMPTS, ORDERS, PARCELS
 from tests.simulation.state import WITHOUT_PLACE
 from tests.simulation.world import World

@@ -7,11 +7,10 @@ from headway.adapters.memory.history import MemoryHistory
 from headway.adapters.memory.letters import MemoryLetters
 from headway.adapters.memory.places import MemoryPlaces
 from headway.adapters.memory.store import MemoryStore
-from headway.ports.bus import Delivery
-from headway.ports.engine import Engine
-from headway.ports.letters import Letters
+from headway.adapters.memory.unrouted import MemoryUnrouted
 from headway.runtime.decided_letters import DecidedLetters
 from headway.runtime.finishing import Store, StoreThenBus
+from headway.testing.ports import Delivery, Engine, Letters
 from tests.simulation.ports import (
     FaultyBus,
     FaultyDecisions,
@@ -56,6 +55,6 @@ class Parts:
             records=records,
             documents=FaultyDocuments(process, store.documents),
             places=MemoryPlaces(state, process.disks.clock),
+            unrouted=MemoryUnrouted(state, process.disks.clock),
             history=MemoryHistory(state.notes),
-            one_commit=one_commit,
         )

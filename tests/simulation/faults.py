@@ -4,7 +4,7 @@ import random
 from enum import StrEnum
 
 
-class Fate(StrEnum):
+class Disposition(StrEnum):
     """What becomes of one call to an engine."""
 
     WELL = "well"
@@ -22,13 +22,13 @@ class Fate(StrEnum):
 
 
 _FATES = (
-    Fate.DIES_BEFORE,
-    Fate.DIES_AFTER,
-    Fate.DIES_HALFWAY,
-    Fate.FAILS,
-    Fate.ANSWER_LOST,
-    Fate.HALF_LOST,
-    Fate.ACK_LOST,
+    Disposition.DIES_BEFORE,
+    Disposition.DIES_AFTER,
+    Disposition.DIES_HALFWAY,
+    Disposition.FAILS,
+    Disposition.ANSWER_LOST,
+    Disposition.HALF_LOST,
+    Disposition.ACK_LOST,
 )
 _STEPS = (
     "take", "begin", "settle", "publish", "finish", "commit", "find", "dispatched",
@@ -54,13 +54,13 @@ class Faults:
     def is_over(self) -> bool:
         return self.left <= 0
 
-    def fate(self, step: str) -> Fate:
+    def fate(self, step: str) -> Disposition:
         """Say what becomes of a call."""
         if self.left <= 0:
-            return Fate.WELL
+            return Disposition.WELL
         often = self._focus_often if step == self._focus else self._often
         if self.random.random() >= often:
-            return Fate.WELL
+            return Disposition.WELL
         self.left -= 1
         return self.random.choice(_FATES)
 

@@ -12,7 +12,7 @@ from contextvars import Context, ContextVar, copy_context
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
-from headway.ports.clock import ClockReading
+from headway.clock import ClockReading
 
 T = TypeVar("T")
 Owner = set["asyncio.Task[Any]"]

@@ -1,20 +1,33 @@
 """The ports as a process sees them: every call is a step at which something can go wrong."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from headway.core.beginning import Beginning, Begun
-from headway.core.letter import Letter
-from headway.core.lifecycle import Lifecycle, State
-from headway.core.travel import Travel
-from headway.core.writes import Document
-from headway.ports.bus import Delivery, Message, Queue, Then
-from headway.ports.commit import Finish, Finisher, Outcome, Unit
-from headway.ports.documents import Documents
-from headway.ports.letters import FailedQueue, Letters
-from headway.ports.records import Decisions, DoneRecord, DoneRecords
+from headway import Lifecycle
+from headway.operations import FailedQueue, Letter
 from headway.runtime.finishing import Store
+from headway.testing.ports import (
+    Beginning,
+    Begun,
+    Decisions,
+    Delivery,
+    Document,
+    Documents,
+    DoneRecord,
+    DoneRecords,
+    Finish,
+    Finisher,
+    Letters,
+    Message,
+    OnStep,
+    Outcome,
+    Queue,
+    State,
+    Then,
+    Travel,
+    Unit,
+)
 from tests.simulation.process import Process
 
 _IDLE = timedelta(seconds=10)
@@ -31,9 +44,16 @@ class FaultyBus:
         self._faults = process.disks.faults
         self._state = process.disks.state
         self._seen = seen
+        self.worker = process.bus.worker
 
-    async def open(self, queues: Sequence[Queue]) -> None:
-        await self._process.step("open", lambda: self._bus.open(queues))
+    async def gone(self, workers: Collection[str]) -> Collection[str]:
+        return await self._bus.gone(workers)  # it changes nothing, so nothing is lost with it
+
+    def owns(self, delivery: Delivery) -> bool:
+        return self._bus.owns(delivery)
+
+    async def open(self, queues: Sequence[Queue], on_routed: OnStep | None = None) -> None:
+        await self._process.step("open", lambda: self._bus.open(queues, on_routed))
 
     async def publish(self, messages: Sequence[Message]) -> Sequence[int]:
         some = messages[: self._faults.some(len(messages))]
@@ -96,6 +116,16 @@ class FaultyBus:
 
     async def resume(self, queue: str) -> int:
         return await self._process.step("resume", lambda: self._bus.resume(queue), about=queue)
+
+    async def announce(
+        self, service: str, version: str, queues: Sequence[str], grace: timedelta
+    ) -> None:
+        await self._process.step(
+            "announce", lambda: self._bus.announce(service, version, queues, grace)
+        )
+
+    async def live_versions(self, queue: str) -> Collection[str]:
+        return await self._process.step("live versions", lambda: self._bus.live_versions(queue))
 
     async def proven(self) -> datetime | None:
         return await self._bus.proven()  # it changes nothing, so nothing is lost with it

@@ -7,9 +7,9 @@ from datetime import datetime, timedelta
 from typing import NoReturn, TypeVar
 
 from headway.adapters.memory.bus import MemoryBus
-from headway.ports.clock import ClockReading
+from headway.clock import ClockReading
 from headway.testing.chance import Seeded
-from tests.simulation.faults import Fate, Faults
+from tests.simulation.faults import Disposition, Faults
 from tests.simulation.history import History, ViolationError
 from tests.simulation.loop import OWNER, Owner, SimulatedClock
 from tests.simulation.state import WatchedState, nowhere
@@ -96,32 +96,32 @@ class Process:
         """Call an engine, as the seed has it: well, or dying or failing around it."""
         self.alive()
         fate = self.disks.faults.fate(what)
-        if fate is Fate.ACK_LOST and ack_lost is None:
-            fate = Fate.ANSWER_LOST
-        self.tell(what, f"{about} {'' if fate is Fate.WELL else f'[{fate}]'}")
+        if fate is Disposition.ACK_LOST and ack_lost is None:
+            fate = Disposition.ANSWER_LOST
+        self.tell(what, f"{about} {'' if fate is Disposition.WELL else f'[{fate}]'}")
         await self._on_the_way()
-        if fate is Fate.DIES_BEFORE:
+        if fate is Disposition.DIES_BEFORE:
             self.die(what)
-        if fate is Fate.FAILS:
+        if fate is Disposition.FAILS:
             raise InjectedError(f"{what}: nothing took effect")
-        if fate in {Fate.DIES_HALFWAY, Fate.HALF_LOST}:
+        if fate in {Disposition.DIES_HALFWAY, Disposition.HALF_LOST}:
             await self._break_off(what, fate, half)
-        answer = await (ack_lost or call)() if fate is Fate.ACK_LOST else await call()
+        answer = await (ack_lost or call)() if fate is Disposition.ACK_LOST else await call()
         self.disks.check()
-        if fate is Fate.DIES_AFTER:
+        if fate is Disposition.DIES_AFTER:
             self.die(what)
-        if fate is Fate.ANSWER_LOST:
+        if fate is Disposition.ANSWER_LOST:
             if what == "take":  # the bus sees that nobody received them
                 self.disks.state.disconnect(self.bus)
             raise InjectedError(f"{what}: all of it took effect")
         await self._on_the_way()
         return answer
 
-    async def _break_off(self, what: str, fate: Fate, half: Call[object] | None) -> NoReturn:
+    async def _break_off(self, what: str, fate: Disposition, half: Call[object] | None) -> NoReturn:
         if half is not None:
             await half()
             self.disks.check()
-        if fate is Fate.DIES_HALFWAY:
+        if fate is Disposition.DIES_HALFWAY:
             self.die(what)
         raise InjectedError(f"{what}: some of it took effect")
 

@@ -9,12 +9,9 @@ from collections import Counter
 from datetime import timedelta
 from typing import Any
 
-from headway.core.errors import DocumentNotFoundError
-from headway.core.event import Event
-from headway.core.health import FloodRule, OutageRule
-from headway.core.policy import RetryConfig
-from headway.runtime.service import Service
-from headway.runtime.work import Work, nth_id
+from headway import DocumentNotFoundError, Event, RetryConfig, Service, Work
+from headway.retrying import FloodRule, OutageRule
+from headway.runtime.work import nth_id
 from tests.simulation.process import Process
 
 ORDERS, PARCELS, AUDIT = "orders.order.placed", "shipping.parcel.sent", "audit.order.failed"

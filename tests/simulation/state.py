@@ -9,9 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from headway.adapters.memory.state import Item, Owned, State
-from headway.core.travel import Travel
-from headway.ports.bus import Delivery, HandedBack, Message, Parked, Then
-from headway.ports.records import Ended
+from headway.testing.ports import Delivery, Ended, HandedBack, Message, Parked, Then, Travel
 
 Run = tuple[str, str, str]
 """A queue, an operation and its generation."""
@@ -42,6 +40,8 @@ class WatchedState(State):
             return State.publish(self, messages, now)
         ways = [(message, self.routes(message)) for message in messages]
         for message, queues in ways:
+            if not queues and message.needs_consumer:
+                self.keep_unrouted(message, now)
             for queue in queues:
                 self.put(queue, message.body, message.travel, now)
         return [len(queues) for _, queues in ways]

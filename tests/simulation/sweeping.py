@@ -10,18 +10,15 @@ from typing import Any
 
 import msgspec
 
+from headway import Event, Lifecycle, RetryPolicy, Service
 from headway.adapters.memory.sweeping import memory_sweeping
-from headway.core.event import Event, encode
-from headway.core.facts import Fact
-from headway.core.lifecycle import Lifecycle, State
-from headway.core.sweep_settings import SweepSettings
-from headway.core.travel import Travel, instant
-from headway.ports.candidates import Claim
-from headway.ports.engine import Engine, Sweeping
-from headway.runtime.service import Service
+from headway.core.lifecycle import permanent_failure
+from headway.facts import Fact
+from headway.retrying import TRANSIENT
 from headway.runtime.sweeper import Sweeper
 from headway.runtime.worker import Worker
-from headway.runtime.worker_settings import WorkerSettings
+from headway.settings import SweepSettings, WorkerSettings
+from headway.testing.ports import Claim, Engine, State, Sweeping, Travel, encode, instant
 from tests.simulation.engines import Parts
 from tests.simulation.process import Disks, InjectedError, Process
 from tests.simulation.state import WatchedState
@@ -89,7 +86,8 @@ class SweptWorld:
     # The service
 
     def service(self, process: Process) -> Service:
-        service = Service("chunking", lifecycles=[self.lifecycle])
+        once = RetryPolicy(max_attempts=1, backoff=TRANSIENT.backoff)
+        service = Service("chunking", lifecycles=[self.lifecycle], transient=once)
 
         @service.on("JSONParsed", documents=("messages", "ids"), dedup="ids")
         async def chunk(event: Any, work: Any) -> None:
@@ -97,7 +95,9 @@ class SweptWorld:
             self.runs.setdefault(one, set()).add(work.key)
             await process.wait(timedelta(seconds=self._takes(one)))
             if self._fails(one, len(self.runs[one])):
-                raise ValueError(f"{one} is bad this time")
+                raise RuntimeError(f"{one} is bad this time")
+            if self._fails(one, "for good"):
+                raise ValueError(f"{one} is bad")
             work.documents("effects").add({"of": one})
 
         return service
@@ -105,7 +105,7 @@ class SweptWorld:
     def _takes(self, one: str) -> float:
         return (hash_of(self._seed, one) % 5) * 3.0
 
-    def _fails(self, one: str, attempt: int) -> bool:
+    def _fails(self, one: str, attempt: object) -> bool:
         return hash_of(self._seed, one, attempt) % 3 == 0
 
     # The documents
@@ -217,7 +217,8 @@ class SweptWorld:
         return [msgspec.json.decode(each) for each in self.state.documents["messages"].values()]
 
     def _has_ended(self, document: dict[str, Any]) -> bool:
-        return self.lifecycle.state(document) in {State.PROCESSED, State.GIVEN_UP}
+        is_over = self.lifecycle.state(document) in {State.PROCESSED, State.GIVEN_UP}
+        return is_over or permanent_failure(document) is not None
 
     def check(self) -> list[str]:
         """Name every promise that was broken."""
@@ -256,6 +257,8 @@ class _Watched:
         return getattr(self._inner, name)
 
     async def claim(self, rule: Any, claims: list[Claim], *more: Any) -> frozenset[str]:
+        if any(permanent_failure(claim.document) for claim in claims):
+            self._world.disks.violated("a sweeper took up what failed permanently")
         claimed: frozenset[str] = await self._inner.claim(rule, claims, *more)
         for claim in claims:
             if claim.document["_id"] in claimed and not claim.requeue.again:

@@ -9,10 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from headway.adapters.memory import sweeping as memory_sweeping
-from headway.core.beginning import sweep_operation
-from headway.core.sweep import Judgement, Requeue, SweepRule, judge
-from headway.ports.candidates import View
 from headway.runtime import sweep_pages
+from headway.testing.ports import Judgement, Requeue, SweepRule, View, judge, sweep_operation
 from tests.simulation.loop import run
 from tests.simulation.simulate import _silence
 from tests.simulation.sweeping import SweptWorld

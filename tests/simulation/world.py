@@ -5,15 +5,14 @@ from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from functools import partial
 
-from headway.core.event import Event, encode
-from headway.core.facts import Fact, HealthChanged
-from headway.core.letter import Letter
-from headway.ports.bus import Delivery, Message
-from headway.runtime.failed import FailedQueues
+from headway import Event
+from headway.facts import Fact, HealthChanged
+from headway.operations import FailedQueues, Letter
 from headway.runtime.failed_sending import again
 from headway.runtime.publisher import Publisher, message_of
 from headway.runtime.worker import Worker
-from headway.runtime.worker_settings import WorkerSettings
+from headway.settings import WorkerSettings
+from headway.testing.ports import Delivery, Message, encode
 from tests.simulation.engines import Parts
 from tests.simulation.faults import Faults
 from tests.simulation.ports import FaultyBus

@@ -10,10 +10,6 @@ from typing import Any, assert_type
 import psycopg
 
 from headway import (
-    Classifier,
-    Exponential,
-    Rule,
-    Verdict,
     classify_dsql_error,
     create_operations_table,
     is_oc000_error,
@@ -21,6 +17,7 @@ from headway import (
     retry_on_oc000,
     run_transaction,
 )
+from headway.retrying import Classifier, Exponential, Rule, Verdict
 
 
 @retry
@@ -158,5 +155,5 @@ create_operations_table(connect_sqlite)
 assert_type(classify_dsql_error(ValueError()), tuple[bool, str, str | None])
 assert_type(is_oc000_error(ValueError()), bool)
 
-rule = Rule(name="mine", verdict=Verdict.TRANSIENT, error_type="MINE")
+rule = Rule(name="mine", verdict=Verdict.TRANSIENT, error_type="MINE", types={KeyError})
 assert_type(Classifier(rules=(rule,)).before([rule]), Classifier)

@@ -9,10 +9,9 @@ from headway.adapters.memory.sequences import MemorySequences, MemoryShelf
 from headway.adapters.redis.sequences import redis_sequences
 from headway.adapters.sqlite.sequences import sqlite_sequences
 from headway.assembly.sequencing import OpenSequences
-from headway.core.metric import Metric
-from headway.core.sequence_settings import SequenceSettings
-from headway.ports.chance import Chance
-from headway.runtime.sequence_fates import Fate
+from headway.clock import Chance
+from headway.metrics import Metric
+from headway.order import Disposition, SequenceSettings
 from headway.systems.uptime import metrics
 from headway.systems.uptime.memory_store import MemoryStore
 from headway.systems.uptime.metrics import Tally
@@ -178,4 +177,4 @@ async def send(consumer: ResultProcessor, *minutes: int) -> list[Handled]:
     return handled
 
 
-APPLIED: Sequence[Handled] = (Fate.APPLIED,)
+APPLIED: Sequence[Handled] = (Disposition.APPLIED,)

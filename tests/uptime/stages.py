@@ -19,8 +19,8 @@ from typing import Any
 from typer.testing import CliRunner
 
 from headway.apps.cli.commands import app
-from headway.core.metric import Metric
-from headway.runtime.sequence_reach import SequencesAwayError
+from headway.errors import SequencesAwayError
+from headway.metrics import Metric
 from headway.systems.uptime import metrics
 from headway.systems.uptime.hosting import look_every, scheduler_in
 from headway.systems.uptime.metrics import Tally

@@ -14,8 +14,7 @@ import pytest
 from redis.asyncio import Redis as Client
 
 from headway.adapters.redis.sequences import redis_sequences
-from headway.core.sequence_settings import SequenceSettings
-from headway.runtime.sequence_fates import Fate
+from headway.order import Disposition, SequenceSettings
 from headway.systems.uptime import metrics
 from headway.systems.uptime.metrics import Tally
 from headway.systems.uptime.opening import open_processor
@@ -56,7 +55,7 @@ async def test_results_wait_ten_seconds_for_the_engine_and_lose_nothing(memory: 
         wire.is_cut = False
 
     mending = asyncio.create_task(mend())
-    assert await send(consumer, FOUR) == [Fate.APPLIED]
+    assert await send(consumer, FOUR) == [Disposition.APPLIED]
     await mending
     assert memory.counted(metrics.PASSED) == 0
 
@@ -67,14 +66,14 @@ async def test_after_ten_seconds_they_go_on_with_backfill_and_are_counted(memory
     await send(consumer, FOUR)
     wire.is_cut = True
     began = memory.clock.now()
-    assert await send(consumer, FOUR + 2) == [Fate.PASSED]
+    assert await send(consumer, FOUR + 2) == [Disposition.PASSED]
     waited = memory.clock.now() - began
     assert timedelta(seconds=10) <= waited < timedelta(seconds=12)
     assert await memory.missed() == [FOUR + 1]
     assert memory.counted(metrics.PASSED) == 1
     # From now on nobody waits, and the engine is not asked for every result.
     asked = wire.asked
-    assert await send(consumer, FOUR + 3) == [Fate.PASSED]
+    assert await send(consumer, FOUR + 3) == [Disposition.PASSED]
     assert wire.asked <= asked + 1
     assert memory.clock.now() - began - waited < timedelta(seconds=1)
 
@@ -87,9 +86,9 @@ async def test_the_late_result_takes_the_miss_back_once_the_engine_is_there(memo
     await send(consumer, FOUR + 2)
     wire.is_cut = False
     memory.clock.advance(timedelta(seconds=5))
-    assert await send(consumer, FOUR + 1) == [Fate.APPLIED]
+    assert await send(consumer, FOUR + 1) == [Disposition.APPLIED]
     assert await memory.missed() == []
-    assert await send(consumer, FOUR + 3) == [Fate.APPLIED]  # the marker has jumped forward
+    assert await send(consumer, FOUR + 3) == [Disposition.APPLIED]  # the marker has jumped forward
 
 
 async def test_what_was_held_all_the_time_is_not_dropped_with_its_miss(memory: Site) -> None:
@@ -101,7 +100,7 @@ async def test_what_was_held_all_the_time_is_not_dropped_with_its_miss(memory: S
     assert await memory.missed() == [FOUR + 1, FOUR + 2]
     wire.is_cut = False
     memory.clock.advance(timedelta(seconds=5))
-    assert await send(consumer, FOUR + 4) == [Fate.APPLIED]
+    assert await send(consumer, FOUR + 4) == [Disposition.APPLIED]
     assert await memory.missed() == [FOUR + 1]
     assert await memory.applied() == [FOUR, FOUR + 3, FOUR + 2, FOUR + 4]
     assert memory.counted(metrics.RETRACTED) == 1
@@ -122,10 +121,10 @@ async def test_a_result_applied_just_before_the_engine_went_away_counts_as_appli
         raise ConnectionResetError("gone")
 
     wire._sequences.complete = cut
-    assert await send(consumer, FOUR) == [Fate.APPLIED]
+    assert await send(consumer, FOUR) == [Disposition.APPLIED]
     wire._sequences.complete, wire.is_cut = complete, False
     memory.clock.advance(timedelta(seconds=31))  # the lease of what was never completed is over
-    assert await send(consumer, FOUR + 1) == [Fate.APPLIED]
+    assert await send(consumer, FOUR + 1) == [Disposition.APPLIED]
     assert await memory.applied() == [FOUR, FOUR + 1]
 
 
@@ -143,16 +142,16 @@ async def test_redis_is_killed_and_comes_back(tmp_path: Path) -> None:
         await site.open()
         counts = Tally()
         consumer = await open_processor(settings, counts)
-        assert await send(consumer, FOUR, FOUR + 2) == [Fate.APPLIED, Fate.HELD]
+        assert await send(consumer, FOUR, FOUR + 2) == [Disposition.APPLIED, Disposition.HELD]
         server.kill()
-        assert await send(consumer, FOUR + 3) == [Fate.PASSED]
+        assert await send(consumer, FOUR + 3) == [Disposition.PASSED]
         server.start()
         desk = redis_sequences(url, prefix="uptime")
         assert [each.position // 60_000 for each in await desk.held("s1", 10)] == [FOUR + 2]
         await desk.close()
         await asyncio.sleep(1.1)  # the engine is asked again once in a second
         fates = await send(consumer, FOUR + 1, FOUR + 4)
-        assert fates == [Fate.APPLIED, Fate.APPLIED]
+        assert fates == [Disposition.APPLIED, Disposition.APPLIED]
         assert await site.missed() == []
         assert sorted(await site.applied()) == [*range(FOUR, FOUR + 5)]
         assert counts.get(metrics.PASSED) == 1
@@ -175,13 +174,16 @@ async def test_a_redis_that_answers_and_refuses_is_away_too(tmp_path: Path, sett
         site = Site("sqlite", tmp_path)
         await site.open()
         consumer = await open_processor(settings, Tally())
-        assert await send(consumer, FOUR, FOUR + 2) == [Fate.APPLIED, Fate.HELD]
+        assert await send(consumer, FOUR, FOUR + 2) == [Disposition.APPLIED, Disposition.HELD]
         async with Client.from_url(url) as operator:
             await operator.config_set(setting, 1)
-            assert await send(consumer, FOUR + 3) == [Fate.PASSED]
+            assert await send(consumer, FOUR + 3) == [Disposition.PASSED]
             await operator.config_set(setting, 0)
         await asyncio.sleep(1.1)  # the engine is asked again once in a second
-        assert await send(consumer, FOUR + 1, FOUR + 4) == [Fate.APPLIED, Fate.APPLIED]
+        assert await send(consumer, FOUR + 1, FOUR + 4) == [
+            Disposition.APPLIED,
+            Disposition.APPLIED,
+        ]
         assert await site.missed() == []
         await consumer.close()
         await site.close()
@@ -201,15 +203,15 @@ async def test_a_redis_that_hangs_is_waited_for_no_longer_than_one_that_is_away(
         site = Site("sqlite", tmp_path)
         await site.open()
         consumer = await open_processor(settings, Tally())
-        assert await send(consumer, FOUR) == [Fate.APPLIED]
+        assert await send(consumer, FOUR) == [Disposition.APPLIED]
         (pid,) = server.pids()
         os.kill(pid, signal.SIGSTOP)
         try:
             async with asyncio.timeout(4):
-                assert await send(consumer, FOUR + 1) == [Fate.PASSED]
+                assert await send(consumer, FOUR + 1) == [Disposition.PASSED]
             async with asyncio.timeout(4):  # a hundred of them, which would take as many seconds
                 fates = [await send(consumer, FOUR + 2 + number) for number in range(100)]
-                assert fates == [[Fate.PASSED]] * 100
+                assert fates == [[Disposition.PASSED]] * 100
         finally:
             os.kill(pid, signal.SIGCONT)
         await consumer.close()
@@ -220,16 +222,16 @@ async def test_without_the_feature_the_engine_is_not_even_asked(memory: Site) ->
     wire: Any = Wire(memory.sequences())
     wire.is_cut = True
     consumer = memory.consumer(sequences=wire, features=Features())
-    assert await consumer.handle_result(check(FOUR)) is Fate.APPLIED
+    assert await consumer.handle_result(check(FOUR)) is Disposition.APPLIED
     assert wire.asked == 0
 
 
 async def test_a_worker_without_the_feature_costs_nothing_that_another_holds(site: Site) -> None:
     ordered, plain = site.consumer(), site.consumer(features=Features())
-    assert await send(ordered, FOUR, FOUR + 2) == [Fate.APPLIED, Fate.HELD]
-    assert await send(plain, FOUR + 3) == [Fate.APPLIED]
+    assert await send(ordered, FOUR, FOUR + 2) == [Disposition.APPLIED, Disposition.HELD]
+    assert await send(plain, FOUR + 3) == [Disposition.APPLIED]
     assert await site.missed() == [FOUR + 1, FOUR + 2]
-    assert await send(ordered, FOUR + 4) == [Fate.APPLIED]
+    assert await send(ordered, FOUR + 4) == [Disposition.APPLIED]
     assert await site.missed() == [FOUR + 1]
     assert await site.applied() == [FOUR, FOUR + 3, FOUR + 2, FOUR + 4]
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from headway.core.sequence_settings import SequenceSettings
+from headway.order import SequenceSettings
 from headway.systems.uptime.processor import ResultProcessor
 from tests.uptime.sites import FOUR, Site, check
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from headway.runtime.sequence_fates import Fate
+from headway.order import Disposition
 from headway.systems.uptime import metrics
 from headway.systems.uptime.processor import ResultProcessor
 from headway.systems.uptime.settings import UptimeSettings
@@ -61,7 +61,7 @@ async def door(stage: Stage, request: pytest.FixtureRequest) -> AsyncIterator[Do
 
 async def test_normal(door: Door) -> None:
     consumer = await door.consumer()
-    assert await door.send(consumer, 0, 1, 2) == [Fate.APPLIED] * 3
+    assert await door.send(consumer, 0, 1, 2) == [Disposition.APPLIED] * 3
     assert await door.applied() == [0, 1, 2]
     assert await door.missed() == []
     said = await door.explained()
@@ -72,12 +72,12 @@ async def test_normal(door: Door) -> None:
 async def test_4_01_before_4_00(door: Door) -> None:
     fast, slow = await door.consumer(), await door.consumer()
     done = door.stage.tasks_done()
-    assert await door.send(fast, 1) == [Fate.HELD]
+    assert await door.send(fast, 1) == [Disposition.HELD]
     assert await door.applied() == []
     said = await door.explained()
     assert (said["mode"], said["expected"], said["held"]) == ("waiting", door.stage.at(0), [1])
     assert "1 held result can follow at once" in said["next"]
-    assert await door.send(slow, 0) == [Fate.APPLIED]
+    assert await door.send(slow, 0) == [Disposition.APPLIED]
     assert await door.applied() == [0, 1]
     assert await door.missed() == []
     assert (await door.explained())["mode"] == "idle"
@@ -87,7 +87,10 @@ async def test_4_01_before_4_00(door: Door) -> None:
 
 async def test_breaker(door: Door) -> None:
     consumer = await door.consumer()
-    assert await door.send(consumer, 0, *range(2, 11)) == [Fate.APPLIED, *[Fate.HELD] * 9]
+    assert await door.send(consumer, 0, *range(2, 11)) == [
+        Disposition.APPLIED,
+        *[Disposition.HELD] * 9,
+    ]
     said = await door.explained()
     assert said["held"] == [*range(2, 11)]
     assert "at once if 1 more come (10 held in all)" in said["next"]
@@ -102,7 +105,7 @@ async def test_breaker(door: Door) -> None:
 async def test_timeout(door: Door) -> None:
     consumer = await door.consumer()
     done = door.stage.tasks_done()
-    assert await door.send(consumer, 0, 3) == [Fate.APPLIED, Fate.HELD]
+    assert await door.send(consumer, 0, 3) == [Disposition.APPLIED, Disposition.HELD]
     said = await door.explained()
     assert [(gap["first"], gap["count"]) for gap in said["missing"]] == [(door.stage.at(1), 2)]
     assert "2 positions are made up as missed" in said["next"]
@@ -114,19 +117,19 @@ async def test_timeout(door: Door) -> None:
     if door.stage.log is not None:
         assert door.tally.get(metrics.TIMEOUT) == door.tally.get(metrics.RESCHEDULING) == 0
         await a_task_was_run(door.stage, done + 1)
-    assert await door.send(consumer, 1) == [Fate.APPLIED]  # it was only very late
+    assert await door.send(consumer, 1) == [Disposition.APPLIED]  # it was only very late
     assert await door.missed() == [2]
     assert await door.counted(metrics.RETRACTED) == 1
 
 
 async def test_buffering_mode(door: Door) -> None:
     one, other = await door.consumer(), await door.consumer()
-    assert await door.send(one, 0, 2) == [Fate.APPLIED, Fate.HELD]
-    assert await door.send(other, 3) == [Fate.HELD]
-    assert await door.send(one, 4) == [Fate.HELD]
+    assert await door.send(one, 0, 2) == [Disposition.APPLIED, Disposition.HELD]
+    assert await door.send(other, 3) == [Disposition.HELD]
+    assert await door.send(one, 4) == [Disposition.HELD]
     assert (await door.explained())["held"] == [2, 3, 4]
     assert await door.applied() == [0]
-    assert await door.send(other, 1) == [Fate.APPLIED]
+    assert await door.send(other, 1) == [Disposition.APPLIED]
     assert await door.applied() == [0, 1, 2, 3, 4]
     assert await door.missed() == []
     await door.has_counted(added=3, removed=3, task_scheduled=1, cleared=1)
@@ -148,7 +151,7 @@ async def test_deleted_subscription(door: Door) -> None:
 
 async def test_redis_failure(door: Door) -> None:
     consumer = await door.consumer()
-    assert await door.send(consumer, 0, 2) == [Fate.APPLIED, Fate.HELD]
+    assert await door.send(consumer, 0, 2) == [Disposition.APPLIED, Disposition.HELD]
     if door.stage.redis is None:
         await _somebody_else_keeps_the_file(door, consumer)
     else:
@@ -159,12 +162,12 @@ async def test_redis_failure(door: Door) -> None:
 async def _redis_is_killed(door: Door, consumer: ResultProcessor, server: Redis) -> None:
     server.kill()
     try:
-        assert await door.send(consumer, 3) == [Fate.PASSED]
+        assert await door.send(consumer, 3) == [Disposition.PASSED]
         assert await door.missed() == [1, 2]  # as if nobody kept the order
     finally:
         server.start()
     await until(lambda: door.is_back(consumer), expected=True)
-    assert await door.send(consumer, 1, 4) == [Fate.APPLIED] * 2
+    assert await door.send(consumer, 1, 4) == [Disposition.APPLIED] * 2
     assert await door.counted(metrics.PASSED) == 1
     await until(lambda: door.counted(metrics.RETRACTED), 2)
     assert await door.missed() == []
@@ -185,7 +188,7 @@ async def _somebody_else_keeps_the_file(door: Door, consumer: ResultProcessor) -
         await asyncio.sleep(1)
         assert not sending.done()
         other.execute("rollback")
-    assert await sending == [Fate.APPLIED] * 3
+    assert await sending == [Disposition.APPLIED] * 3
     assert await door.missed() == []
     assert await door.counted(metrics.PASSED) == await door.counted(metrics.RETRACTED) == 0
 
@@ -259,7 +262,11 @@ async def _held_for_an_hour(settings: UptimeSettings) -> Door:
     door = Door(Stage(settings, interval=timedelta(minutes=12)), "s1")
     await door.open()
     consumer = await door.consumer(looks=False)
-    assert await door.send(consumer, 0, 2, 4) == [Fate.APPLIED, Fate.HELD, Fate.HELD]
+    assert await door.send(consumer, 0, 2, 4) == [
+        Disposition.APPLIED,
+        Disposition.HELD,
+        Disposition.HELD,
+    ]
     await asyncio.sleep(settings.order().hold_at_most.total_seconds())
     said = await door.explained()
     assert said["held"] == [2, 4]

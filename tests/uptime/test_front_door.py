@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from headway.core.errors import ConfigurationError
-from headway.runtime.sequence_fates import Fate
+from headway import ConfigurationError
+from headway.order import Disposition
 from headway.systems.uptime import metrics
 from headway.systems.uptime.detecting import Incident
 from headway.systems.uptime.memory_store import MemoryStore
@@ -86,7 +86,7 @@ async def test_a_site_that_asks_not_to_be_checked_is_disabled(site: Site) -> Non
 async def test_bytes_that_are_no_result_are_kept_for_a_person(site: Site) -> None:
     consumer = site.consumer()
     handled = await consumer.handle_results([b"\xff", b'{"guid": "g"}', check(FOUR)])
-    assert handled == [Drop.MALFORMED, Drop.MALFORMED, Fate.APPLIED]
+    assert handled == [Drop.MALFORMED, Drop.MALFORMED, Disposition.APPLIED]
     assert (await site.store.totals()).rejected == 2
 
 
@@ -104,9 +104,9 @@ async def test_without_the_feature_a_gap_is_backfilled_at_once_and_taken_back_la
     site: Site,
 ) -> None:
     consumer = site.consumer(features=Features())
-    assert await send(consumer, FOUR, FOUR + 2) == [Fate.APPLIED] * 2
+    assert await send(consumer, FOUR, FOUR + 2) == [Disposition.APPLIED] * 2
     assert await site.missed() == [FOUR + 1]
-    assert await send(consumer, FOUR + 1) == [Fate.APPLIED]
+    assert await send(consumer, FOUR + 1) == [Disposition.APPLIED]
     assert await site.missed() == []
     assert site.counted(metrics.ADDED) == 0
 
@@ -118,7 +118,7 @@ async def test_nothing_before_a_change_of_the_interval_is_missed(
     consumer = site.consumer(features=features)
     await send(consumer, FOUR)
     await site.subscribe("s1", began=(FOUR + 30) * 60_000)  # switched off for half an hour
-    assert await send(consumer, FOUR + 30) == [Fate.APPLIED]
+    assert await send(consumer, FOUR + 30) == [Disposition.APPLIED]
     assert await site.missed() == []
 
 
@@ -127,7 +127,7 @@ async def test_the_feature_is_for_those_on_the_list_and_for_a_share_of_the_other
 ) -> None:
     listed = Rollout(feature=BACKLOG_RETRY, organizations=frozenset({"acme"}))
     assert await send(memory.consumer(features=Features(backlog_retry=listed)), FOUR + 1) == [
-        Fate.HELD
+        Disposition.HELD
     ]
     names = [f"organization-{number}" for number in range(10_000)]
     ten, fifty = (
@@ -184,7 +184,7 @@ async def test_a_store_that_refuses_one_result_keeps_back_no_other(memory: Site)
     memory.store.apply = refuse  # type: ignore[method-assign]
     consumer = memory.consumer()
     fates = await consumer.handle_results([check(FOUR), check(FOUR, "bad"), check(FOUR + 1)])
-    assert fates == [Fate.APPLIED, Fate.HELD, Fate.APPLIED]
+    assert fates == [Disposition.APPLIED, Disposition.HELD, Disposition.APPLIED]
     assert await memory.applied() == [FOUR, FOUR + 1]
     memory.store.apply = apply  # type: ignore[method-assign]
     await memory.pass_time(consumer, 15)

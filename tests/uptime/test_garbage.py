@@ -15,8 +15,7 @@ from typer.testing import CliRunner
 
 from headway import ConfigurationError, connect
 from headway.apps.cli.commands import app
-from headway.core.sequence_answers import Offer
-from headway.runtime.sequence_fates import Fate
+from headway.order import Disposition
 from headway.systems.uptime import metrics
 from headway.systems.uptime.embedded import Embedded
 from headway.systems.uptime.exposition import StoreCollector
@@ -26,6 +25,7 @@ from headway.systems.uptime.rollout import Rollout
 from headway.systems.uptime.service import _data, publish_results
 from headway.systems.uptime.settings import UptimeSettings
 from headway.systems.uptime.validation import AHEAD_AT_MOST, Drop
+from headway.testing.ports import Offer
 from tests.uptime.sites import FOUR, Site, at, check, send
 
 GOOD = check(FOUR)
@@ -69,7 +69,7 @@ async def test_what_is_no_result_is_kept_with_the_reason_and_holds_up_nobody(
 ) -> None:
     consumer = memory.consumer()
     handled = await consumer.handle_results([raw, GOOD])
-    assert handled == [Drop.MALFORMED, Fate.APPLIED]
+    assert handled == [Drop.MALFORMED, Disposition.APPLIED]
     (kept,) = await memory.store.rejected(10)
     assert kept.raw == raw
     assert words in kept.reason
@@ -102,7 +102,10 @@ async def test_a_person_sees_what_was_no_result_and_why(tmp_path: Path) -> None:
 
 async def test_a_message_of_kafka_without_a_value_is_no_result(site: Site) -> None:
     nothing: Any = None
-    assert await site.consumer().handle_results([nothing, GOOD]) == [Drop.MALFORMED, Fate.APPLIED]
+    assert await site.consumer().handle_results([nothing, GOOD]) == [
+        Drop.MALFORMED,
+        Disposition.APPLIED,
+    ]
     assert (await site.store.totals()).rejected == 1
 
 
@@ -113,7 +116,7 @@ async def test_a_result_from_the_future_does_not_make_its_monitor_deaf(site: Sit
     ahead = changed(scheduled_check_time_ms=round(latest.timestamp() * 1000) + 1)
     assert await consumer.handle_result(ahead) is Drop.MALFORMED
     await site.pass_time(consumer, 200)
-    assert await send(consumer, FOUR + 1) == [Fate.APPLIED]
+    assert await send(consumer, FOUR + 1) == [Disposition.APPLIED]
     assert await site.applied() == [FOUR, FOUR + 1]
     assert await site.missed() == []
 
@@ -122,7 +125,7 @@ async def test_a_checker_whose_clock_is_a_little_ahead_is_believed(memory: Site)
     now = round(memory.clock.now().timestamp() * 1000)
     await memory.subscribe(began=now)
     ahead = changed(scheduled_check_time_ms=now + 30_000)
-    assert await memory.consumer().handle_result(ahead) is Fate.APPLIED
+    assert await memory.consumer().handle_result(ahead) is Disposition.APPLIED
 
 
 async def test_what_cannot_be_read_any_more_does_not_hold_up_its_subscription(site: Site) -> None:
@@ -131,8 +134,8 @@ async def test_what_cannot_be_read_any_more_does_not_hold_up_its_subscription(si
     # Somebody wrote into the backlog by hand.
     other = Offer("s1", at(FOUR + 2), b"no result", "token", 60_000)
     await consumer.sequences.offer([other])
-    assert await send(consumer, FOUR + 3) == [Fate.HELD]
-    assert await send(consumer, FOUR + 1) == [Fate.APPLIED]
+    assert await send(consumer, FOUR + 3) == [Disposition.HELD]
+    assert await send(consumer, FOUR + 1) == [Disposition.APPLIED]
     assert await site.applied() == [FOUR, FOUR + 1, FOUR + 3]
     assert (await consumer.sequences.waiting(1))[0] == 0
     assert (await site.store.totals()).rejected == 1
@@ -212,7 +215,7 @@ def test_a_rollout_that_makes_no_sense_is_refused(given: dict[str, Any], words: 
         ("TIME_SCALE", "0", "='0' is not accepted: use a number from 0.0001 to 1000"),
         ("PATIENCE_SECONDS", "-1", "='-1' is not accepted: use a number of seconds from 0"),
         ("BREAKER", "9" * 5000, "..." + "' is not accepted: use a whole number"),
-        ("BUS", "garbage", "='***' is not accepted: "),
+        ("BUS", "garbage", " '***': it is not a URL. Use "),
         ("CELERY_BROKER", "http://u:s3cret@h", "='http://u:***@h' is not accepted: use redis://"),
         ("CELERY_BROKER", "redis://", "='redis://' is not accepted: use redis://HOST"),
         ("KAFKA_SERVERS", "host:port", "='host:port' is not accepted: use HOST:PORT"),
@@ -220,7 +223,7 @@ def test_a_rollout_that_makes_no_sense_is_refused(given: dict[str, Any], words: 
     ],
 )
 def test_a_setting_of_garbage_is_refused(name: str, value: str, words: str) -> None:
-    with pytest.raises(ConfigurationError, match=rf"^UPTIME_{name}.*{re.escape(words)}"):
+    with pytest.raises(ConfigurationError, match=rf"^(Invalid )?UPTIME_{name}.*{re.escape(words)}"):
         UptimeSettings.from_mapping({f"UPTIME_{name}": value})
 
 

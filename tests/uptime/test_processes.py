@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from headway.assembly.sequencing import open_sequences
-from headway.runtime.sequence_fates import Fate
+from headway.engines import open_sequences
+from headway.order import Disposition
 from headway.systems.uptime import metrics
 from headway.systems.uptime.embedded import Embedded
 from headway.systems.uptime.hosting import LoopThread, flushed_to
@@ -93,7 +93,7 @@ async def test_a_task_of_celery_gives_up_the_wait_and_never_goes_through_the_fro
         await consumer.backlog.scheduled()
         assert counts.get(metrics.TASK_SCHEDULED) == 3
         await consumer.store.change("gone", MonitorChange(delete=True))
-        assert await consumer.handle_result(check(2, "early")) is Fate.APPLIED
+        assert await consumer.handle_result(check(2, "early")) is Disposition.APPLIED
         await until_none_is_held(settings)
     await consumer.close()
     assert await is_exact(settings, ["early", "missing", "fine"], 3, {("missing", 2)}) == []

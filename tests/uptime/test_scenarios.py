@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from headway.runtime.sequence_fates import Fate
+from headway.order import Disposition
 from headway.systems.uptime import metrics
 from headway.systems.uptime.effects import Change, Effect
 from headway.systems.uptime.metrics import rates
@@ -17,7 +17,7 @@ from tests.uptime.sites import FOUR, Site, check, send
 
 async def test_results_in_their_order_are_processed_at_once(site: Site) -> None:
     consumer = site.consumer()
-    assert await send(consumer, FOUR, FOUR + 1, FOUR + 2) == [Fate.APPLIED] * 3
+    assert await send(consumer, FOUR, FOUR + 1, FOUR + 2) == [Disposition.APPLIED] * 3
     assert await site.applied() == [FOUR, FOUR + 1, FOUR + 2]
     assert await site.missed() == []
     assert site.counted(metrics.ADDED) == 0
@@ -26,10 +26,10 @@ async def test_results_in_their_order_are_processed_at_once(site: Site) -> None:
 
 async def test_4_01_before_4_00_is_held_and_follows_it_without_a_miss(site: Site) -> None:
     fast, slow = site.consumer(), site.consumer()
-    assert await send(fast, FOUR + 1) == [Fate.HELD]
+    assert await send(fast, FOUR + 1) == [Disposition.HELD]
     assert await site.applied() == []
     assert site.scheduler.asked == [("s1", 10)]
-    assert await send(slow, FOUR) == [Fate.APPLIED]
+    assert await send(slow, FOUR) == [Disposition.APPLIED]
     assert await site.applied() == [FOUR, FOUR + 1]
     assert await site.missed() == []
     assert site.counted(metrics.ADDED) == site.counted(metrics.REMOVED) == 1
@@ -62,7 +62,7 @@ async def test_ten_results_behind_a_gap_trip_the_breaker(site: Site) -> None:
     consumer = site.consumer()
     await send(consumer, FOUR)
     held = await send(consumer, *range(FOUR + 2, FOUR + 11))
-    assert held == [Fate.HELD] * 9
+    assert held == [Disposition.HELD] * 9
     assert site.counted(metrics.CIRCUIT_BREAKER) == 0
     await send(consumer, FOUR + 11)
     assert site.counted(metrics.CIRCUIT_BREAKER) == 1
@@ -94,10 +94,10 @@ async def test_a_result_that_comes_after_its_gap_was_given_up_takes_the_miss_bac
     await send(consumer, FOUR, FOUR + 2)
     await site.pass_time(consumer, 190)
     assert await site.missed() == [FOUR + 1]
-    assert await send(consumer, FOUR + 1) == [Fate.APPLIED]
+    assert await send(consumer, FOUR + 1) == [Disposition.APPLIED]
     assert await site.missed() == []
     assert site.counted(metrics.RETRACTED) == 1
-    assert await send(consumer, FOUR + 1) == [Fate.DUPLICATE]
+    assert await send(consumer, FOUR + 1) == [Disposition.DUPLICATE]
     assert await site.applied() == [FOUR, FOUR + 2, FOUR + 1]
     assert (await site.store.totals()).applied == 2
 
@@ -127,8 +127,8 @@ async def test_whoever_drains_up_to_another_gap_has_that_one_looked_at(site: Sit
 async def test_while_results_are_held_those_in_order_are_held_too(site: Site) -> None:
     consumer = site.consumer()
     await send(consumer, FOUR, FOUR + 2)
-    assert await send(consumer, FOUR + 3) == [Fate.HELD]
-    assert await send(consumer, FOUR + 4) == [Fate.HELD]
+    assert await send(consumer, FOUR + 3) == [Disposition.HELD]
+    assert await send(consumer, FOUR + 4) == [Disposition.HELD]
     assert site.counted(metrics.TASK_SCHEDULED) == 1
     await send(consumer, FOUR + 1)
     assert await site.applied() == [*range(FOUR, FOUR + 5)]
@@ -189,7 +189,7 @@ async def test_a_result_held_while_a_task_clears_the_queue_is_not_forgotten(site
 async def test_a_look_that_could_not_be_scheduled_is_found_by_the_index(site: Site) -> None:
     consumer, other = site.consumer(), site.consumer()
     site.scheduler.is_away = True
-    assert await send(consumer, FOUR, FOUR + 2) == [Fate.APPLIED, Fate.HELD]
+    assert await send(consumer, FOUR, FOUR + 2) == [Disposition.APPLIED, Disposition.HELD]
     assert site.counted(metrics.SCHEDULE_FAILED) == 1
     await site.pass_time(other, 185)
     assert await site.applied() == [FOUR, FOUR + 2]
@@ -223,8 +223,8 @@ async def test_a_gap_is_waited_for_while_the_source_says_that_we_are_behind(site
 async def test_a_duplicate_is_never_a_gap(site: Site, again: int) -> None:
     consumer = site.consumer()
     await send(consumer, FOUR, FOUR + 1)
-    assert await send(consumer, again) == [Fate.DUPLICATE]
-    assert await send(consumer, FOUR + 2) == [Fate.APPLIED]
+    assert await send(consumer, again) == [Disposition.DUPLICATE]
+    assert await send(consumer, FOUR + 2) == [Disposition.APPLIED]
     assert site.counted(metrics.ADDED) == 0
     assert site.counted(metrics.DUPLICATES) == 1
 
@@ -251,12 +251,12 @@ async def test_results_in_order_behind_a_slow_one_trip_nothing(site: Site) -> No
     stuck, consumer = site.consumer(store=slow), site.consumer()  # type: ignore[arg-type]
     first = asyncio.create_task(stuck.handle_result(check(FOUR)))
     await slow.begun.wait()
-    assert await send(consumer, *range(FOUR + 1, FOUR + 13)) == [Fate.HELD] * 12
+    assert await send(consumer, *range(FOUR + 1, FOUR + 13)) == [Disposition.HELD] * 12
     site.clock.advance(timedelta(seconds=29))
     await consumer.backlog.look_at_due()
     assert site.counted(metrics.CIRCUIT_BREAKER) == site.counted(metrics.TIMEOUT) == 0
     slow.go_on.set()
-    assert await first is Fate.APPLIED
+    assert await first is Disposition.APPLIED
     assert await site.applied() == [*range(FOUR, FOUR + 13)]
     assert await site.missed() == []
 
@@ -267,11 +267,11 @@ async def test_a_worker_that_wakes_after_its_lease_applies_nothing_twice(site: S
     first = asyncio.create_task(stuck.handle_result(check(FOUR)))
     await slow.begun.wait()
     await send(consumer, FOUR + 1)
-    assert await send(consumer, FOUR) == [Fate.HELD]  # Kafka gave it to somebody else too
+    assert await send(consumer, FOUR) == [Disposition.HELD]  # Kafka gave it to somebody else too
     await site.pass_time(consumer, 31)
     assert await site.applied() == [FOUR, FOUR + 1]
     slow.go_on.set()
-    assert await first is Fate.DUPLICATE
+    assert await first is Disposition.DUPLICATE
     assert await site.applied() == [FOUR, FOUR + 1]
     assert (await site.store.totals()).applied == 2
     assert site.counted(metrics.LEASES_LOST) == 1

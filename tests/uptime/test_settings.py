@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
-from headway.core.errors import ConfigurationError
-from headway.runtime.sequence_fates import Fate
+from headway import ConfigurationError
+from headway.order import Disposition
 from headway.systems.uptime import metrics
 from headway.systems.uptime.exposition import StoreCollector
 from headway.systems.uptime.metrics import CATALOGUE, Tally
@@ -26,7 +26,7 @@ from tests.uptime.sites import FOUR, Site, check
     ("name", "value", "words"),
     [
         ("UPTIME_STORE", "redis://h/0", "effects are kept in a file; use sqlite:///FILE"),
-        ("UPTIME_SEQUENCES", "amqp://h", "UPTIME_SEQUENCES='amqp://h' is not accepted"),
+        ("UPTIME_SEQUENCES", "amqp://h", "Invalid UPTIME_SEQUENCES 'amqp://h'"),
         ("UPTIME_BACKLOG_RETRY_PERCENTAGE", "101", "use a number from 0 to 100"),
         ("UPTIME_BREAKER", "0", "use a whole number from 1"),
         ("UPTIME_SEQUENCE", "5", "did you mean UPTIME_SEQUENCES?"),
@@ -101,8 +101,8 @@ async def test_a_broker_that_is_away_keeps_no_result_from_being_held(
     scheduler = scheduler_of(settings)
     memory.scheduler = scheduler  # type: ignore[assignment]
     consumer = memory.consumer()
-    assert await consumer.handle_result(check(FOUR)) is Fate.APPLIED
-    assert await consumer.handle_result(check(FOUR + 2)) is Fate.HELD
+    assert await consumer.handle_result(check(FOUR)) is Disposition.APPLIED
+    assert await consumer.handle_result(check(FOUR + 2)) is Disposition.HELD
     assert memory.counted(metrics.SCHEDULE_FAILED) == 0  # nobody waited for it
     await consumer.backlog.scheduled()
     assert memory.counted(metrics.SCHEDULE_FAILED) == 1

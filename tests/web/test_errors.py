@@ -11,10 +11,10 @@ import httpx
 import pytest
 from starlette.testclient import TestClient
 
+from headway import ConfigurationError
 from headway.adapters.reporting.http import HttpReporter
 from headway.adapters.sqlite.error_book import SqliteErrorBook
 from headway.apps.web.application import application
-from headway.core.errors import ConfigurationError
 from headway.testing.clock import VirtualClock
 
 START = datetime(2026, 11, 16, 9, 0, tzinfo=UTC)
@@ -58,6 +58,7 @@ def test_a_report_is_kept_and_given_back(client: TestClient) -> None:
         "error_type": "KeyError",
         "stack_trace": "Traceback",
         "context": {"n": 1},
+        "outcome": None,
     }
     assert client.get(f"/api/errors/{error['error_id']}").json() == error
 
@@ -145,6 +146,7 @@ def test_they_are_found_by_what_they_say(client: TestClient, clock: VirtualClock
         "by_service": {"chunking": 3, "parsing": 3},
         "by_level": {"error": 5, "critical": 1},
         "by_type": {"KeyError": 3, "unknown": 3},
+        "by_outcome": {"unknown": 6},
     }
     assert client.get("/api/errors?service=parsing&limit=1").json()["total"] == 3
 
@@ -161,9 +163,9 @@ def test_a_bad_question_is_refused_by_name(client: TestClient, query: str) -> No
     ("path", "cure"),
     [
         ("/api/errors?sevice=x", "did you mean service?"),
-        ("/api/errors?page=2", "there are service, level, error_type, limit, offset"),
+        ("/api/errors?page=2", "there are service, level, error_type, outcome, limit, offset"),
         ("/api/stats?service=x", "nothing can be asked for here"),
-        ("/ui?limit=5", "there are service, level, error_type, offset"),
+        ("/ui?limit=5", "there are service, level, error_type, outcome, offset"),
     ],
 )
 def test_a_question_with_an_unknown_name_is_refused(
@@ -210,13 +212,13 @@ def test_they_are_counted_again_only_when_there_are_others(file: Path, clock: Vi
     with TestClient(application(book, clock, hosts=["testserver"])) as client:
         for path in ("/", "/ui", "/ui?level=error", "/api/stats"):
             assert client.get(path).status_code == 200
-        assert len(counts) == 3, "by level, by service and by type"
+        assert len(counts) == 4, "by level, by service, by type and by outcome"
         post(client)
         assert client.get("/api/stats").json()["total_errors"] == 1
         with door(file, clock) as another:
             post(another)
         assert client.get("/api/stats").json()["total_errors"] == 2
-        assert len(counts) == 9
+        assert len(counts) == 12
 
 
 def test_many_at_once(client: TestClient) -> None:
@@ -273,15 +275,47 @@ def test_a_file_that_cannot_be_used(tmp_path: Path) -> None:
 def test_a_reporter_that_nobody_hears_says_so_once(
     clock: VirtualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level("INFO", "headway")
     reporter = HttpReporter(clock, "http://127.0.0.1:9/api/errors")
     for _ in range(3):
         reporter.report(ValueError("no"), {})
+        clock.advance(timedelta(minutes=2))
     assert reporter.unsent == 3
-    (line,) = caplog.messages
-    assert "headway ui" in line
+    (record,) = caplog.records
+    assert record.levelname == "WARNING"
+    assert "headway ui" in record.getMessage()
 
 
 def test_an_address_that_is_none_is_refused(clock: VirtualClock) -> None:
     with pytest.raises(ConfigurationError, match="ERROR_REPORTER_URL='file:///etc'"):
         HttpReporter(clock, "file:///etc")
+
+
+def report(client: TestClient, event: str, outcome: str, service: str = "chunking") -> None:
+    answer = post(client, service=service, outcome=outcome, context={"idempotency_key": event})
+    assert answer.status_code == 201
+
+
+def outcomes(client: TestClient, **asked: str) -> list[str]:
+    found = client.get("/api/errors", params=asked).json()["errors"]
+    return [each["outcome"] for each in found]
+
+
+def test_the_end_of_an_event_settles_its_earlier_reports(client: TestClient) -> None:
+    for event in ("a", "a", "b", "c"):
+        report(client, event, "retrying")
+    report(client, "a", "retrying", service="another")
+    report(client, "a", "recovered")
+    report(client, "b", "final")
+    assert outcomes(client) == [
+        *("final", "recovered", "retrying", "retrying"),
+        *("final", "recovered", "recovered"),
+    ]
+    assert outcomes(client, outcome="final") == ["final"] * 2
+    assert client.get("/api/stats").json()["by_outcome"] == {
+        "recovered": 3,
+        "final": 2,
+        "retrying": 2,
+    }
+    page = client.get("/ui?outcome=recovered").text
+    assert page.count("<span>recovered</span>") >= 3
+    assert client.get("/ui?outcome=lost").status_code == 400

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -154,6 +154,15 @@ def test_a_connection_without_a_request_is_closed(
     ):
         connection.sendall(b"GET / HTTP/1.1\r\nHost: local")
         assert until_closed(connection) == b""
+
+
+def test_no_more_bodies_are_taken_than_memory_is_meant_for(tmp_path: Path) -> None:
+    with a_ui(tmp_path / "errors.db") as ui, ExitStack() as stack:
+        for _ in range(101):  # one after another: each stays open, and the last is one too many
+            connection = socket.create_connection(("127.0.0.1", ui.port))
+            stack.enter_context(closing(connection))
+            connection.sendall(HALF)
+        assert until_closed(connection).startswith(b"HTTP/1.1 503 ")
 
 
 def test_a_client_that_leaves_is_not_logged(tmp_path: Path) -> None:

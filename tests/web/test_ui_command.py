@@ -13,7 +13,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from headway.assembly.reporting import error_reporter
+from headway.metrics import error_reporter
 from headway.runtime.reporting import Reporting
 
 

@@ -12,9 +12,9 @@ from benchmarks.rabbitmq.child import report
 from benchmarks.rabbitmq.tally import LINGER, PAYLOAD, Tally
 from headway import Event, Service, Work, connect, run_services
 from headway.assembly.collecting import collect_seldom
-from headway.core.facts import Fact, Processed
-from headway.ports.engine import Engine
+from headway.facts import Fact, Processed
 from headway.runtime.worker import Worker
+from headway.testing.ports import Engine
 
 _BATCH = 1_000
 

@@ -8,10 +8,11 @@ from pathlib import Path
 from benchmarks.rabbitmq.child import report
 from benchmarks.rabbitmq.lateness import DELAY, Lateness
 from benchmarks.rabbitmq.tally import LINGER
-from headway import Event, RetryPolicy, Service, Stepped, Work, connect, run_services
+from headway import Event, RetryPolicy, Service, Work, connect, run_services
 from headway.assembly.collecting import collect_seldom
-from headway.ports.engine import Engine
+from headway.retrying import Stepped
 from headway.runtime.worker import Worker
+from headway.testing.ports import Engine
 
 
 class OnceError(Exception):

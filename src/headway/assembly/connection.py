@@ -4,14 +4,18 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
+from headway.adapters.logs.observer import LogObserver
+from headway.adapters.system.chance import CHANCE
+from headway.adapters.system.clock import CLOCK
 from headway.assembly.engine import open_engine
-from headway.assembly.retrying import CHANCE, CLOCK
+from headway.assembly.settings import engine_settings, shown_engine
 from headway.core.lifecycle import Lifecycle, State
 from headway.core.writes import Document
 from headway.ports.places import Balance, Depths
 from headway.runtime.failed import FailedQueues
 from headway.runtime.publisher import Publisher
 from headway.runtime.service import Service
+from headway.runtime.unrouted import UnroutedEvents, UnroutedNotice, tell_of_routed
 
 
 class Connection:
@@ -19,9 +23,13 @@ class Connection:
 
     def __init__(self, url: str | None) -> None:
         self._engine = open_engine(url)
-        self._publisher = Publisher(self._engine.bus, CLOCK, CHANCE)
+        where = shown_engine(engine_settings(url))
+        notice = UnroutedNotice(self._engine.unrouted, CLOCK, LogObserver().tell, where=where)
+        self._publisher = Publisher(self._engine.bus, CLOCK, CHANCE, notice=notice)
         self.failed = FailedQueues(self._engine, CLOCK, CHANCE)
         """Letters: inspect, requeue, export, purge."""
+        self.unrouted = UnroutedEvents(self._engine, CLOCK, CHANCE)
+        """Events that no service takes: list, show, route, purge."""
 
     async def publish(
         self,
@@ -34,6 +42,7 @@ class Connection:
         """Publish an event; when it returns, the event is stored.
 
         Says how many queues took it. 0: no service that handles this type was ever started here.
+        Then the event is kept as unrouted until one is, and a warning in the log says so.
         """
         return await self._publisher.publish(event_type, data, event_id=event_id, version=version)
 
@@ -41,6 +50,9 @@ class Connection:
         self, events: Sequence[tuple[str, Any]], *, event_ids: Sequence[str] | None = None
     ) -> int:
         """Publish events, each a type and its data; when it returns, all are stored.
+
+        Says how many times a queue took one of them. Those that no service takes are kept as
+        unrouted.
 
         On SQLite in one commit: all of them, or none. On RabbitMQ each is stored by itself: if this
         raises, `stored` of the error has the positions of those that are stored, and the others may
@@ -51,7 +63,8 @@ class Connection:
 
     async def declare(self, *services: Service) -> None:
         """Make the queues of services, so that events can be published before they first run."""
-        await self._engine.open([queue for service in services for queue in service.queues()])
+        queues = [queue for service in services for queue in service.queues()]
+        await self._engine.open(queues, tell_of_routed(services, LogObserver().tell))
 
     async def find(
         self, collection: str, where: Mapping[str, Any] | None = None, *, limit: int = 1000

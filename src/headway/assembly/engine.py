@@ -3,7 +3,8 @@
 Each adapter is imported when it is asked for: a process that has one engine has no memory for all.
 """
 
-from headway.assembly.retrying import CHANCE, CLOCK
+from headway.adapters.system.chance import CHANCE
+from headway.adapters.system.clock import CLOCK
 from headway.assembly.settings import EngineSettings, engine_settings
 from headway.core.engine_url import AmqpUrl, MongoUrl, PostgresUrl, SqliteUrl
 from headway.core.errors import ConfigurationError

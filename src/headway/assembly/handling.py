@@ -6,11 +6,13 @@ from collections.abc import Callable, Coroutine
 from functools import cache
 from typing import Any, TypeVar, overload
 
-from headway.assembly.retrying import CHANCE, CLOCK, told
+from headway.adapters.system.chance import CHANCE
+from headway.adapters.system.clock import CLOCK
+from headway.assembly.retrying import told
 from headway.assembly.settings import retry_config
-from headway.core.catalogue import EVERYTHING
+from headway.core.catalogue import DEFAULT_CLASSIFIER
 from headway.core.classify import Classifier
-from headway.core.policy import RetryConfig, RetryPolicy
+from headway.core.policy import TRANSIENT, RetryConfig, RetryPolicy
 from headway.core.routing import checked_name
 from headway.core.travel import Travel
 from headway.ports.chance import Chance
@@ -20,7 +22,6 @@ from headway.ports.reporter import ErrorReporter
 from headway.runtime.case import Abandoned, Delayed, Handling, ToDlq, ToPark
 from headway.runtime.handling import handle
 from headway.runtime.intake import Headers, take_in
-from headway.runtime.service import TRANSIENT
 
 R = TypeVar("R")
 
@@ -34,7 +35,7 @@ def handle_event_with_retry(
     idempotency_key: str | None = None,
     config: RetryConfig | None = None,
     transient: RetryPolicy = TRANSIENT,
-    classifier: Classifier = EVERYTHING,
+    classifier: Classifier = DEFAULT_CLASSIFIER,
     dlq: ToDlq | None = None,
     park: ToPark | None = None,
     travel: Travel | Headers | None = None,
@@ -52,7 +53,7 @@ def handle_event_with_retry(
     idempotency_key: str | None = None,
     config: RetryConfig | None = None,
     transient: RetryPolicy = TRANSIENT,
-    classifier: Classifier = EVERYTHING,
+    classifier: Classifier = DEFAULT_CLASSIFIER,
     dlq: ToDlq | None = None,
     park: ToPark | None = None,
     travel: Travel | Headers | None = None,
@@ -69,7 +70,7 @@ def handle_event_with_retry(
     idempotency_key: str | None = None,
     config: RetryConfig | None = None,
     transient: RetryPolicy = TRANSIENT,
-    classifier: Classifier = EVERYTHING,
+    classifier: Classifier = DEFAULT_CLASSIFIER,
     dlq: ToDlq | None = None,
     park: ToPark | None = None,
     travel: Travel | Headers | None = None,

@@ -83,9 +83,13 @@ def serve_until_told(
     order: StopOrder,
     *,
     workers: int = 1,
+    connections: int | None = None,
     last_requests: timedelta = LAST_REQUESTS,
 ) -> None:
-    """Serve what is made by `application`, in this process or in several; answer what has begun."""
+    """Serve what is made by `application`, in this process or in several; answer what has begun.
+
+    A request beyond so many `connections` is answered by 503: each may hold a body in memory.
+    """
     config = uvicorn.Config(
         application,
         factory=True,
@@ -93,6 +97,7 @@ def serve_until_told(
         log_config=None,
         access_log=False,
         http=TimelyProtocol,
+        limit_concurrency=connections,
         timeout_graceful_shutdown=round(last_requests.total_seconds()),
     )
     if workers == 1:

@@ -5,11 +5,16 @@ import sys
 from collections.abc import Iterable
 from difflib import get_close_matches
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, TracebackType
 
 from headway.core.errors import ConfigurationError
+from headway.core.failure import note
 from headway.core.sequence_settings import SequenceSettings
+from headway.core.showing import described
+from headway.core.traces import trace
 from headway.runtime.service import Service
+
+_IMPORTING = (__file__, importlib.__file__, "<frozen importlib.")
 
 
 def load_services(names: Iterable[str]) -> list[Service]:
@@ -61,9 +66,13 @@ def _load(name: str) -> list[Service]:
 
 def _module(name: str, place: str) -> ModuleType:
     if place.endswith(".py"):
+        path = Path(place).with_suffix("")
+        parts = (
+            path.relative_to(Path.cwd()).parts if path.is_relative_to(Path.cwd()) else path.parts
+        )
         raise ConfigurationError(
             f"{name!r} is not accepted: name the module as Python imports it, "
-            f"{place.removesuffix('.py').replace('/', '.')}"
+            f"{'.'.join(part for part in parts if part not in {'/', '..'})}"
         )
     if not all(part.isidentifier() for part in place.split(".")):
         raise ConfigurationError(
@@ -71,13 +80,26 @@ def _module(name: str, place: str) -> ModuleType:
         )
     try:
         return importlib.import_module(place)
-    except ModuleNotFoundError as missing:
-        if missing.name is None or not f"{place}.".startswith(f"{missing.name}."):
-            raise  # found, and something that it imports is not
-        raise ConfigurationError(
-            f"{name!r} is not accepted: there is no module {missing.name!r} here "
-            f"({Path.cwd().name}/) nor installed"
-        ) from None
+    except ConfigurationError:
+        raise  # it says itself which handler or setting is wrong, and where
+    except Exception as error:  # whatever a module of the user's raises
+        missing = error.name if isinstance(error, ModuleNotFoundError) else None
+        if missing is not None and f"{place}.".startswith(f"{missing}."):
+            raise ConfigurationError(
+                f"{name!r} is not accepted: there is no module {missing!r} here "
+                f"({Path.cwd().name}/) nor installed"
+            ) from None
+        # Otherwise it was found, and it fails, or something that it imports is missing.
+        refused = ConfigurationError(f"{name!r} cannot be imported: {described(error)}")
+        note(refused, trace(error.with_traceback(_of_user(error.__traceback__))).rstrip())
+        raise refused from error
+
+
+def _of_user(stack: TracebackType | None) -> TracebackType | None:
+    """Leave out how the module came to be imported."""
+    while stack is not None and stack.tb_frame.f_code.co_filename.startswith(_IMPORTING):
+        stack = stack.tb_next
+    return stack
 
 
 def _named_in(module: ModuleType) -> Iterable[str]:

@@ -17,7 +17,7 @@ from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import REGISTRY, Collector
 
 from headway.adapters.prometheus.places import PlacesCollector
-from headway.assembly.retrying import CLOCK
+from headway.adapters.system.clock import CLOCK
 from headway.core.errors import ConfigurationError
 from headway.core.metrics import WORKER_REACHED
 from headway.ports import fork

@@ -8,7 +8,7 @@ from pathlib import Path
 from headway.adapters.reporting.http import URL, HttpReporter
 from headway.adapters.reporting.log import LogReporter
 from headway.adapters.reporting.silent import NoReporter
-from headway.assembly.retrying import CLOCK
+from headway.adapters.system.clock import CLOCK
 from headway.assembly.settings import bus_url, environment, ui_token
 from headway.core.errors import ConfigurationError
 from headway.core.secrets import shown_url
@@ -17,15 +17,16 @@ from headway.runtime.reporting import Reporting
 
 SETTING = "ERROR_REPORTER_TYPE"
 ADDRESS = "ERROR_REPORTER_URL"
-DEFAULT = "http"
+DEFAULT = "noop"
+"""Nothing is sent to a place that the user did not name."""
 TYPES = ("http", "log", "noop")
 
 
 def error_reporter() -> ErrorReporter:
     """Give what takes reports of errors; it never holds up the work.
 
-    ERROR_REPORTER_TYPE is `http`, the default: reports go to the page of errors (`headway ui`) at
-    ERROR_REPORTER_URL. Or it is `log`, for the logger `headway.errors`, or `noop`.
+    By default nothing is reported. With ERROR_REPORTER_TYPE=http, or with ERROR_REPORTER_URL alone,
+    reports go to the page of errors (`headway ui`) there; `log` is the logger `headway.errors`.
     """
     return reporter_beside(None)
 
@@ -46,8 +47,9 @@ def reporter_beside(bus: str | None) -> ErrorReporter:
 
 
 def reporter_type(settings: Mapping[str, str]) -> str:
-    """Read ERROR_REPORTER_TYPE."""
-    given = settings.get(SETTING, "").strip() or DEFAULT
+    """Read ERROR_REPORTER_TYPE; an address alone means `http`."""
+    meant = "http" if settings.get(ADDRESS, "").strip() else DEFAULT
+    given = settings.get(SETTING, "").strip() or meant
     if given.lower() not in TYPES:
         raise ConfigurationError(f"Invalid {SETTING}={given!r}. Use one of: {', '.join(TYPES)}.")
     return given.lower()

@@ -8,19 +8,20 @@ from types import TracebackType
 from typing import Self
 
 from headway.adapters.logs.sequences import SequenceLog
-from headway.assembly.retrying import CHANCE, CLOCK
+from headway.adapters.system.chance import CHANCE
+from headway.adapters.system.clock import CLOCK
 from headway.assembly.sequencing import open_sequences
 from headway.core.errors import ConfigurationError
-from headway.core.sequence_answers import Work
+from headway.core.sequence_answers import Turn
+from headway.core.sequence_fates import Disposition, Result
 from headway.core.sequence_settings import DEFAULT_NAME, SequenceSettings
 from headway.core.showing import shown
 from headway.ports.resequencing import LookScheduler, SequenceWatcher
 from headway.runtime import resequencer
 from headway.runtime.sequence_applying import in_thread, one_by_one
-from headway.runtime.sequence_fates import Fate, Result
 from headway.runtime.sequence_watchers import SequenceWatchers
 
-Apply = Callable[[Work], Awaitable[None] | None]
+Apply = Callable[[Turn], Awaitable[None] | None]
 
 
 class Resequencer:
@@ -82,7 +83,7 @@ class Resequencer:
         begins: int = 0,
         applied: int | None = None,
         caught_up: datetime | None = None,
-    ) -> Fate:
+    ) -> Disposition:
         """Take one result; say what became of it. But for LEFT, the source may forget it.
 
         Args:
@@ -104,7 +105,7 @@ class Resequencer:
         result = Result(key, position, payload, step, begins, applied, caught_up)
         return (await self._runs.offer([result]))[0]
 
-    async def offer_all(self, results: list[Result]) -> list[Fate]:
+    async def offer_all(self, results: list[Result]) -> list[Disposition]:
         """Take many results with few calls of the engine; say for each what became of it."""
         self._refuse_outside()
         return await self._runs.offer(results)
@@ -140,5 +141,5 @@ class Resequencer:
             )
 
 
-def _awaited(apply: Apply) -> Callable[[Work], Awaitable[None]]:
+def _awaited(apply: Apply) -> Callable[[Turn], Awaitable[None]]:
     return apply if inspect.iscoroutinefunction(apply) else in_thread(apply)

@@ -7,10 +7,10 @@ from functools import partial
 from typing import Any, ParamSpec, TypeVar, overload
 
 from headway.adapters.logs.observer import LogObserver
-from headway.adapters.system.chance import SystemChance
-from headway.adapters.system.clock import SystemClock
+from headway.adapters.system.chance import CHANCE
+from headway.adapters.system.clock import CLOCK
 from headway.core.backoff import AddedJitter, Backoff, Exponential
-from headway.core.catalogue import EVERYTHING, TRANSACTIONS
+from headway.core.catalogue import DEFAULT_CLASSIFIER, TRANSACTION_CLASSIFIER
 from headway.core.classify import Classifier, rules_for
 from headway.core.errors import ConfigurationError
 from headway.core.failure import Diagnosis, Verdict
@@ -27,8 +27,6 @@ R = TypeVar("R")
 Expected = type[Exception] | tuple[type[Exception], ...]
 On = type[Exception] | tuple[type[Exception], ...] | Classifier
 
-CLOCK = SystemClock()
-CHANCE = SystemChance()
 LOGS = LogObserver()
 
 DEFAULT_BACKOFF = Exponential(base=timedelta(milliseconds=100), cap=timedelta(seconds=10))
@@ -162,7 +160,7 @@ def transaction_retrying(
 ) -> Retrying:
     return Retrying(
         policy=transaction_policy(stop_after, min_wait, max_wait),
-        classify=TRANSACTIONS.classify,
+        classify=TRANSACTION_CLASSIFIER.classify,
         clock=clock,
         chance=chance,
         observer=told(observer),
@@ -198,7 +196,7 @@ def told(observer: Observer | None) -> Observer:
 def _classify(on: On | None) -> Callable[[BaseException], Diagnosis]:
     match on:
         case None:
-            return EVERYTHING.classify
+            return DEFAULT_CLASSIFIER.classify
         case Classifier():
             return on.classify
     kinds = exception_classes("on", on)

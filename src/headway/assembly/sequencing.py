@@ -3,7 +3,7 @@
 from typing import Protocol
 
 from headway.adapters.sqlite.sequences import sqlite_sequences
-from headway.assembly.retrying import CLOCK
+from headway.adapters.system.clock import CLOCK
 from headway.assembly.settings import SequencesSettings, sequences_settings
 from headway.core.engine_url import RedisUrl, SqliteUrl
 from headway.core.errors import ConfigurationError

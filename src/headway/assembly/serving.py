@@ -11,18 +11,20 @@ from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 
+from headway.adapters.system.clock import CLOCK
 from headway.assembly.engine import open_engine
-from headway.assembly.retrying import CLOCK
-from headway.assembly.running import run_services
+from headway.assembly.metrics import metrics_backend
+from headway.assembly.retrying import LOGS
+from headway.assembly.running import reload_log_level, run_services
 from headway.assembly.settings import SHARED_COUNTERS, environment, retry_config
 from headway.assembly.supervising import Supervisor
 from headway.core.errors import ConfigurationError
 from headway.core.extras import cure
+from headway.core.worker_settings import WorkerSettings
 from headway.ports.engine import Engine
 from headway.ports.observer import Observer
 from headway.runtime.service import Service
 from headway.runtime.worker import Worker
-from headway.runtime.worker_settings import WorkerSettings
 
 _LOG = logging.getLogger("headway")
 
@@ -70,10 +72,11 @@ async def serve_here(
         finally:
             if as_long_as_open is not None:
                 loop.remove_reader(as_long_as_open)
-    left = sum(worker.threads_left for worker in workers)
+    left = sum(worker.handlers_left for worker in workers)
     if left:
-        # Python would wait for them, and nobody can stop a thread. Their events were handed back.
+        # Python would wait for them, and they cannot be stopped. Their events were handed back.
         _LOG.warning("Stopped, leaving %d handlers behind that did not end in time", left)
+        LOGS.flush()
         logging.shutdown()
         os._exit(0)
     _LOG.info("Stopped (process %d)", os.getpid())
@@ -86,12 +89,13 @@ async def serve_many(
     bus: str | None,
     metrics: Metrics | None,
     patience: timedelta,
-) -> None:
+) -> bool:
     """Run the same services in several processes, and replace the ones that die.
 
-    A worker that takes longer than `patience` to stop is killed.
+    A worker that takes longer than `patience` to stop is killed. False: one was ended by force.
     """
     retry_config()  # refused here once, and not by every worker
+    metrics_backend(environment())
     engine = open_engine(bus)
     try:
         with contextlib.ExitStack() as stack:
@@ -102,8 +106,11 @@ async def serve_many(
                 os.environ[SHARED_COUNTERS] = folder  # noqa: TID251
                 _serve_metrics(stack, engine, metrics, shared=folder)
                 died = partial(_mark_dead, folder)
-            supervisor = Supervisor(command, workers, CLOCK, patience=patience, died=died)
-            await supervisor.run()
+            reload = partial(reload_log_level, bus)
+            supervisor = Supervisor(
+                command, workers, CLOCK, patience=patience, died=died, reload=reload
+            )
+            return await supervisor.run()
     finally:
         await engine.close()
 
@@ -111,6 +118,7 @@ async def serve_many(
 def _stop_at_the_end(descriptor: int, worker: Worker) -> None:
     if not os.read(descriptor, 1024):
         asyncio.get_running_loop().remove_reader(descriptor)
+        _LOG.info("The process that started this worker is gone or told it to end: stopping")
         worker.stop()
 
 

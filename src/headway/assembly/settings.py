@@ -3,7 +3,7 @@
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -21,7 +21,8 @@ from headway.core.engine_url import (
     read_store_url,
 )
 from headway.core.errors import ConfigurationError
-from headway.core.policy import RetryConfig
+from headway.core.parsing import meant_by
+from headway.core.policy import RETRY_PREFIXES, RETRY_SETTINGS, RetryConfig
 from headway.core.secrets import hide_fields, shown_url
 from headway.core.sweep_settings import SweepSettings
 
@@ -41,42 +42,57 @@ def environment(*, with_file: bool = True) -> Mapping[str, str]:
     settings = dict(os.environ)
     options = json.loads(settings.pop(_OPTIONS, "{}"))
     name = settings.get(SETTINGS_FILE) if with_file else None
-    return {**settings, **(_read(Path(name)) if name else {}), **options}
+    read = {each: value for _, each, value in _lines(Path(name))} if name else {}
+    return {**settings, **read, **options}
 
 
 def hand_down(options: Mapping[str, str]) -> None:
-    """Have every process that this one starts use these settings, whatever the settings file says.
+    """Have this process and those that it starts use these settings, whatever the file says.
 
     They go by the environment: a URL may hold a password, and a command line is public.
     """
-    os.environ[_OPTIONS] = json.dumps(options)
+    os.environ[_OPTIONS] = json.dumps({**json.loads(os.environ.get(_OPTIONS, "{}")), **options})
 
 
-def _read(path: Path) -> Mapping[str, str]:
+def _lines(path: Path) -> Sequence[tuple[int, str, str]]:
+    """Read a file of settings: the number, the name and the value of each line."""
     try:
-        lines = path.read_text().splitlines()
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigurationError(
             f"{SETTINGS_FILE}={str(path)!r} cannot be read ({error}): "
             "name a file of NAME=VALUE lines"
         ) from None
-    settings: dict[str, str] = {}
+    settings: list[tuple[int, str, str]] = []
     for number, line in enumerate(lines, 1):
         text = line.strip()
         if not text or text.startswith("#"):
             continue
-        name, equals, value = text.partition("=")
-        if not equals or not name.strip().isidentifier():
+        found = _SETTING.fullmatch(text)
+        if found is None:  # the line is not shown: it may hold a password
             raise ConfigurationError(
-                f"{SETTINGS_FILE}={str(path)!r}, line {number} is not accepted: use NAME=VALUE"
+                f"Invalid line {number} of {SETTINGS_FILE} {str(path)!r}. Use NAME=VALUE, or "
+                "NAME='VALUE' if the value begins with a quote or has ' #' in it, which begins a "
+                "comment."
             )
-        settings[name.strip()] = value.strip().strip("\"'")
+        quoted, plain = found["quoted"], found["plain"]
+        value = plain.strip() if quoted is None else quoted[1:-1]
+        settings.append((number, found["name"], value))
     return settings
+
+
+_SETTING = re.compile(
+    r"(?:export\s+)?(?P<name>[A-Za-z_]\w*)\s*="
+    r"(?:\s*(?P<quoted>\"[^\"]*\"|'[^']*')|(?!\s*[\"'])(?P<plain>(?:(?!\s#).)*))(?:\s+#.*|\s*)",
+    re.ASCII,
+)
+"""NAME=VALUE as shells and Docker write it, with a comment behind it or none."""
 
 
 def retry_config() -> RetryConfig:
     """Read RETRY_* and EVENT_RETRY_*; a value that cannot be used is refused by name."""
     settings = environment()
+    _refuse_misspelt(settings)
     read_secret_fields(settings)
     return RetryConfig.from_mapping(settings)
 
@@ -109,7 +125,9 @@ def given_bus() -> str | None:
 
 def named_services(settings: Mapping[str, str] | None = None) -> list[str]:
     """Give the services that HEADWAY_SERVICES names, each as MODULE:SERVICE."""
-    given = (environment() if settings is None else settings).get(SERVICES, "")
+    settings = environment() if settings is None else settings
+    _refuse_misspelt(settings)
+    given = settings.get(SERVICES, "")
     if "," in given:
         raise ConfigurationError(
             f"{SERVICES}={given!r} is not accepted: put spaces between the services, and no commas"
@@ -118,8 +136,14 @@ def named_services(settings: Mapping[str, str] | None = None) -> list[str]:
 
 
 def ui_token(settings: Mapping[str, str] | None = None) -> str | None:
-    """Give HEADWAY_UI_TOKEN, if it is set."""
-    return (environment() if settings is None else settings).get(UI_TOKEN, "").strip() or None
+    """Give HEADWAY_UI_TOKEN, if it is set; refuse one that is easy to guess, or fits no header."""
+    token = (environment() if settings is None else settings).get(UI_TOKEN, "").strip()
+    if token and (len(token) < _SHORTEST_TOKEN or not (token.isascii() and token.isprintable())):
+        raise ConfigurationError(
+            f"Invalid {UI_TOKEN}. Use at least {_SHORTEST_TOKEN} visible ASCII characters. "
+            "Make one with: openssl rand -hex 16"
+        )
+    return token or None
 
 
 def ui_hosts(settings: Mapping[str, str] | None = None) -> list[str]:
@@ -128,7 +152,20 @@ def ui_hosts(settings: Mapping[str, str] | None = None) -> list[str]:
     return [name for each in given.split(",") if (name := each.strip())]
 
 
+def log_level(settings: Mapping[str, str] | None = None) -> str:
+    """Give HEADWAY_LOG_LEVEL, or the level that --log-level named."""
+    given = (environment() if settings is None else settings).get(LOG_LEVEL, "").strip() or "INFO"
+    if given.upper() not in LOG_LEVELS:
+        raise ConfigurationError(
+            f"Invalid {LOG_LEVEL} {given!r}: unknown level. Use {', '.join(LOG_LEVELS[:-1])} or "
+            f"{LOG_LEVELS[-1]}."
+        )
+    return given.upper()
+
+
 SERVICES = "HEADWAY_SERVICES"
+LOG_LEVEL = "HEADWAY_LOG_LEVEL"
+LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 SECRET_FIELDS = "HEADWAY_SECRET_FIELDS"  # noqa: S105 (the name of a setting)
 SEQUENCES = "HEADWAY_SEQUENCES"
 ERRORS = "HEADWAY_ERRORS"
@@ -136,6 +173,7 @@ ERRORS = "HEADWAY_ERRORS"
 DEFAULT_ERRORS = "headway-errors.db"
 UI_TOKEN = "HEADWAY_UI_TOKEN"  # noqa: S105 (a name)
 """What `headway ui` asks clients for, and services send with their reports."""
+_SHORTEST_TOKEN = 16
 UI_HOSTS = "HEADWAY_UI_HOSTS"
 """Names that `headway ui` is reached by, besides those of the machine."""
 _OWN = (
@@ -149,6 +187,7 @@ _OWN = (
     UI_TOKEN,
     UI_HOSTS,
     SECRET_FIELDS,
+    LOG_LEVEL,
 )
 DEFAULT_EXCHANGE = "headway.events"
 
@@ -165,12 +204,45 @@ _NEARLY = 0.9
 
 def _refuse_misspelt(settings: Mapping[str, str]) -> None:
     for name in settings:
-        if not name.startswith("HEADWAY_") or name in _OWN or _SET_BY_KUBERNETES.fullmatch(name):
-            continue
+        cure = _misspelt(name)
+        if cure is not None:
+            raise ConfigurationError(f"{name}{_line_of(name, settings)} is no setting: {cure}")
+
+
+def _misspelt(name: str) -> str | None:
+    """Give the cure for a name that is meant for Headway and is none of its settings."""
+    if name in _OWN or _SET_BY_KUBERNETES.fullmatch(name):
+        return None
+    if name.startswith("HEADWAY_"):
         own = [each.removeprefix("HEADWAY_") for each in _OWN]
         near = get_close_matches(name.removeprefix("HEADWAY_"), own, n=1)
-        cure = f"did you mean HEADWAY_{near[0]}?" if near else f"there are: {', '.join(_OWN)}"
-        raise ConfigurationError(f"{name} is no setting: {cure}")
+        return f"did you mean HEADWAY_{near[0]}?" if near else f"there are: {', '.join(_OWN)}"
+    if name.upper().startswith("HEADWAY"):
+        close = get_close_matches(name.upper(), _OWN, n=1, cutoff=_NEARLY)
+        meant = close[0] if close else None
+    else:
+        meant = meant_by(name, RETRY_SETTINGS, RETRY_PREFIXES)
+    return None if meant is None else f"did you mean {meant}?"
+
+
+def _line_of(name: str, settings: Mapping[str, str]) -> str:
+    """Say where the file of settings sets a name, if it does."""
+    file = settings.get(SETTINGS_FILE)
+    try:
+        lines = [line for line, each, _ in _lines(Path(file)) if each == name] if file else []
+    except ConfigurationError:  # that was refused by itself, and nothing of it is in force
+        lines = []
+    return f" (line {lines[-1]} of {SETTINGS_FILE} {file!r})" if lines else ""
+
+
+def _refuse_empty(settings: Mapping[str, str]) -> None:
+    """Refuse the name of a place that is set to nothing: the default would take its place."""
+    for name in ("HEADWAY_BUS", "HEADWAY_STORE", SEQUENCES):
+        if name in settings and not settings[name].strip():
+            raise ConfigurationError(
+                f"Invalid {name} {settings[name]!r}: it is empty. Is a variable unset? Set {name} "
+                "to a URL, or leave it out."
+            )
 
 
 def _refuse_misspelt_broker(settings: Mapping[str, str]) -> None:
@@ -210,6 +282,7 @@ def engine_settings(
         )
     settings = environment() if settings is None else settings
     _refuse_misspelt(settings)
+    _refuse_empty(settings)
     read_secret_fields(settings)
     broker = None
     if not url and not settings.get("HEADWAY_BUS"):
@@ -262,6 +335,22 @@ def _refuse_beside_file(settings: Mapping[str, str], bus: str) -> None:
         )
 
 
+def shown_engine(engine: EngineSettings) -> str:
+    """Name an engine without passwords; a file by its whole path, whatever folder this is."""
+    bus = _shown_place(engine.bus, engine.url)
+    return (
+        bus
+        if engine.store is None
+        else f"{bus} with {_shown_place(engine.store, engine.store_url)}"
+    )
+
+
+def _shown_place(place: SqliteUrl | AmqpUrl | StoreUrl, url: str) -> str:
+    if isinstance(place, SqliteUrl):
+        return f"sqlite:///{Path(place.path).absolute()}"
+    return shown_url(url)
+
+
 def bus_url() -> str:
     """Give the URL of the bus that is meant if none is named."""
     return engine_settings().url
@@ -285,6 +374,7 @@ def sequences_settings(url: str | None = None) -> SequencesSettings:
     """
     settings = environment()
     _refuse_misspelt(settings)
+    _refuse_empty(settings)
     read_secret_fields(settings)
     given = url or settings.get(SEQUENCES)
     if given:

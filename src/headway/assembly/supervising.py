@@ -9,8 +9,8 @@ from datetime import timedelta
 from headway.assembly.terminal import Terminal
 from headway.core.backoff import Exponential, NoJitter
 from headway.core.errors import ConfigurationError
+from headway.core.worker_settings import WorkerSettings
 from headway.ports.clock import Clock
-from headway.runtime.worker_settings import WorkerSettings
 
 _LOG = logging.getLogger("headway")
 _SHORT_LIFE = timedelta(seconds=10)
@@ -19,7 +19,7 @@ _PAUSES = Exponential(
 )
 _PATIENCE = WorkerSettings().longest_stop
 CANNOT_START = 2
-"""What a worker ends with when a setting has to be mended first: starting it again is no use."""
+"""The exit code of a worker that needs a person to correct its settings first."""
 
 
 class Supervisor:
@@ -37,6 +37,7 @@ class Supervisor:
         *,
         patience: timedelta = _PATIENCE,
         died: Callable[[int], None] = lambda _pid: None,
+        reload: Callable[[], None] = lambda: None,
     ) -> None:
         self._command = command
         self._workers = workers
@@ -44,15 +45,21 @@ class Supervisor:
         self._patience = patience
         """How long a worker may take to stop before it is killed."""
         self._died = died
+        self._reload = reload
+        """Reads the settings of the supervisor itself again."""
         self._children: set[asyncio.subprocess.Process] = set()
         self._stop = asyncio.Event()
         self._refused = False
+        self._forced = False
 
-    async def run(self) -> None:
-        """Run until told to stop, by SIGTERM or Ctrl-C; SIGHUP is passed on."""
+    async def run(self) -> bool:
+        """Run until told to stop, by SIGTERM or Ctrl-C; SIGHUP is passed on.
+
+        False: a worker did not stop by itself, and was ended by force.
+        """
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._stop.set)
+            loop.add_signal_handler(number, self._stop_all, f"{number.name} received")
         loop.add_signal_handler(signal.SIGHUP, self._hang_up, Terminal())
         places = [asyncio.create_task(self._keep(place)) for place in range(self._workers)]
         stopping = asyncio.create_task(self._until_stopped())
@@ -65,6 +72,7 @@ class Supervisor:
         stopping.cancel()
         if self._refused:
             raise ConfigurationError("a worker could not start; it said why above")
+        return not self._forced
 
     async def _kill_late(self) -> None:
         """Kill the workers that do not stop: one whose interpreter is locked cannot end itself."""
@@ -81,21 +89,36 @@ class Supervisor:
 
     def _hang_up(self, terminal: Terminal) -> None:
         if terminal.is_gone():
-            self._stop.set()
+            self._stop_all("SIGHUP received and the terminal is gone")
         else:
+            _LOG.info("SIGHUP received: %d worker processes reload settings", len(self._children))
             self._pass_on(signal.SIGHUP)
+            self._reload()
+
+    def _stop_all(self, why: str) -> None:
+        _LOG.info(
+            "%s: stopping %d worker processes, which have %g s to end",
+            why,
+            len(self._children),
+            self._patience.total_seconds(),
+        )
+        self._stop.set()
 
     async def _until_stopped(self) -> None:
         await self._stop.wait()
 
     async def _keep(self, place: int) -> None:
-        deaths = 0
+        deaths = starts = 0
         while not self._stop.is_set():
             began = self._clock.now()
+            starts += 1
             code = await self._live()
             if self._stop.is_set():
+                # One that was only being started ends by the signal itself.
+                self._forced |= code not in {0, -signal.SIGTERM, -signal.SIGINT}
                 return
-            if code == CANNOT_START:
+            if code == CANNOT_START and starts == 1:
+                # A replacement is tried again instead: the others work, and the cause may pass.
                 self._refused = True
                 return
             deaths = deaths + 1 if self._clock.now() - began < _SHORT_LIFE else 0

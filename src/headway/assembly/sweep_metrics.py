@@ -9,7 +9,7 @@ from datetime import timedelta
 from http import HTTPStatus
 from typing import Any
 
-from headway.assembly.retrying import CLOCK
+from headway.adapters.system.clock import CLOCK
 from headway.assembly.serving import Metrics
 from headway.core.errors import ConfigurationError
 from headway.core.extras import cure

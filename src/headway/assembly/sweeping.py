@@ -1,16 +1,20 @@
 """`Sweeper`, bound to the real clock, chance and log, on the engine that is meant."""
 
+import logging
 import signal
 from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 
+from headway.adapters.system.chance import CHANCE
+from headway.adapters.system.clock import CLOCK
 from headway.assembly.engine import open_engine
-from headway.assembly.retrying import CHANCE, CLOCK, LOGS
+from headway.assembly.retrying import LOGS
 from headway.assembly.serving import Metrics
 from headway.assembly.settings import sweep_settings
 from headway.assembly.signals import obeying
 from headway.assembly.sweep_metrics import pushgateway, shown
+from headway.core.sweep import SweepRule
 from headway.core.sweep_facts import SweepEnded
 from headway.core.sweep_settings import SweepSettings
 from headway.ports.engine import Engine, Sweeping
@@ -22,8 +26,10 @@ from headway.runtime.service import Service
 from headway.runtime.storeless import needs_store
 from headway.runtime.sweep_announcing import announced
 from headway.runtime.sweep_preview import Preview, preview
-from headway.runtime.sweep_targets import find_targets
+from headway.runtime.sweep_targets import find_targets, of_live_version
 from headway.runtime.sweep_view import SweepView
+
+_LOG = logging.getLogger("headway")
 
 
 class Sweeper:
@@ -83,7 +89,8 @@ class Sweeper:
         """Say what a sweep would do now, and why; nothing is changed."""
         engine = open_engine(self._bus)
         try:
-            targets = find_targets(self._services, self._settings, self._collections)
+            found = find_targets(self._services, self._settings, self._collections)
+            targets = [await of_live_version(each, engine.bus) for each in found]
             return await preview(targets, _sweeping(engine), self._settings, CLOCK)
         finally:
             await engine.close()
@@ -93,6 +100,10 @@ class Sweeper:
         self.is_stopped = True
         if self._running is not None:
             self._running.stop()
+
+    def _stop_by(self, number: signal.Signals) -> None:
+        _LOG.info("%s received: stopping after the documents that are being sent", number.name)
+        self.stop()
 
     @asynccontextmanager
     async def _opened(self) -> AsyncIterator[sweeper.Sweeper]:
@@ -106,7 +117,8 @@ class Sweeper:
             with suppress(Exception):  # whatever a driver raises: the sweep says what is wrong
                 if engine.open_store is not None:
                     await engine.open_store()
-            with obeying({signal.SIGTERM: self.stop, signal.SIGINT: self.stop}):
+            stopping = (signal.SIGTERM, signal.SIGINT)
+            with obeying({each: partial(self._stop_by, each) for each in stopping}):
                 async with shown(view, gateway=gateway, metrics=self._metrics):
                     yield self._running
         finally:
@@ -119,9 +131,19 @@ class Sweeper:
 
     def _view(self, engine: Engine) -> SweepView:
         """Look at all collections, also those that are not swept now: a push replaces them all."""
-        rules = [target.rule for target in find_targets(self._services, self._settings)]
-        interval = self._settings.interval
-        return SweepView(_sweeping(engine), rules, CLOCK, CHANCE, interval=interval)
+        targets = {each.collection: each for each in find_targets(self._services, self._settings)}
+
+        async def live(rule: SweepRule) -> SweepRule:
+            return (await of_live_version(targets[rule.collection], engine.bus)).rule
+
+        return SweepView(
+            _sweeping(engine),
+            [each.rule for each in targets.values()],
+            CLOCK,
+            CHANCE,
+            interval=self._settings.interval,
+            live=live,
+        )
 
     def _on(
         self, engine: Engine, view: SweepView, push: sweeper.AfterRun | None

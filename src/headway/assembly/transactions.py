@@ -7,13 +7,9 @@ from typing import Any, TypeVar, overload
 from headway.adapters.postgres.by_asyncpg import AsyncpgDriver
 from headway.adapters.postgres.by_psycopg import PsycopgDriver
 from headway.adapters.sqlite.transactions import SqliteDriver
-from headway.assembly.retrying import (
-    CHANCE,
-    CLOCK,
-    Expected,
-    exception_classes,
-    transaction_retrying,
-)
+from headway.adapters.system.chance import CHANCE
+from headway.adapters.system.clock import CLOCK
+from headway.assembly.retrying import Expected, exception_classes, transaction_retrying
 from headway.core.errors import AlreadyStoredError, ConfigurationError, DuplicateEventError
 from headway.ports.chance import Chance
 from headway.ports.clock import Clock
@@ -125,7 +121,7 @@ def run_transaction(
         chance: Rolls the dice for the jitter and makes the token.
 
     Raises:
-        DuplicateEventError: Somebody else stored this operation before.
+        DuplicateEventError: Another caller stored this operation before.
         AlreadyStoredError: An earlier call with the same token stored it.
         OutcomeUnknownError: The connection was lost during COMMIT and the database could not be
             asked again within the attempts.

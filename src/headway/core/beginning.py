@@ -20,6 +20,7 @@ from headway.core.document import (
     LEASE_TOKEN,
     LEASE_UNTIL,
     MOST,
+    PERMANENT_FAILURE,
     STATUS,
     SWEEP_GENERATION,
     WAITING,
@@ -104,8 +105,8 @@ class Beginning:
     """A person sent it again, and knew what became of the document since."""
     again: bool = False
     """It has begun before, as far as anybody knows: another operation may have begun since."""
-    orphaned: bool = False
-    """Whoever had it in hand can commit no more, so the leases that it left hold nobody up."""
+    gone: frozenset[str] = frozenset()
+    """Tokens of leases whose workers are gone: this operation may take their documents over."""
 
 
 class How(StrEnum):
@@ -175,6 +176,8 @@ def begun(document: Document, beginning: Beginning) -> Begun:
         after[STATUS] = State.PENDING.value  # it is in somebody's hands again
     if document.get(CLAIM_TOKEN) is not None:
         after.update(UNCLAIMED)  # its event has evidently arrived
+    if document.get(PERMANENT_FAILURE) is not None:
+        after[PERMANENT_FAILURE] = None  # this attempt says anew how it ends
     if lifecycle.lease is not None:
         until = instant(beginning.now + lifecycle.lease)
         after.update({LEASE_TOKEN: beginning.token, LEASE_UNTIL: until})
@@ -184,6 +187,12 @@ def begun(document: Document, beginning: Beginning) -> Begun:
 
 
 UNCLAIMED: Mapping[str, Any] = {CLAIM_TOKEN: None, CLAIM_UNTIL: None, CLAIM_BEFORE: None}
+
+
+def held_by(document: Mapping[str, Any], lifecycle: Lifecycle, now: datetime) -> str | None:
+    """Give the token of the lease that keeps other operations from a document."""
+    token = document.get(LEASE_TOKEN)
+    return None if token == WAITING or not lease_runs(document, lifecycle, now) else str(token)
 
 
 def lease_runs(document: Mapping[str, Any], lifecycle: Lifecycle, now: datetime) -> bool:
@@ -227,8 +236,5 @@ def _was_claimed_for(document: Document, beginning: Beginning) -> bool:
 
 
 def _is_held(document: Document, beginning: Beginning) -> bool:
-    if document.get(LEASE_TOKEN) in (beginning.token, WAITING):
-        return False
-    if beginning.orphaned and document.get(LAST_OPERATION) == beginning.operation:
-        return False
-    return lease_runs(document, beginning.lifecycle, beginning.now)
+    token = held_by(document, beginning.lifecycle, beginning.now)
+    return token is not None and token != beginning.token and token not in beginning.gone

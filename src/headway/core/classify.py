@@ -5,11 +5,12 @@ on the exception, so that no driver has to be imported to recognise its errors.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from headway.core.errors import ConfigurationError
 from headway.core.failure import Diagnosis, Verdict, words
 
 ANY = frozenset({"builtins.Exception"})
@@ -33,8 +34,8 @@ class Rule:
     name: str
     verdict: Verdict
     error_type: str
-    types: frozenset[str] = ANY
-    """Qualified class names; a subclass matches too."""
+    types: Collection[str | type[BaseException]] = ANY
+    """Exception classes, or their qualified names; a subclass matches too."""
     at: tuple[str, ...] = ()
     """Attribute paths where the code may stand; the first one present on the exception counts."""
     codes: frozenset[str | int | bool | None] = frozenset()
@@ -47,6 +48,60 @@ class Rule:
     """A pattern for a finer code inside the message."""
     retry_after: str | None = None
     """Attribute path of the response headers, where the other side may ask for a pause."""
+
+    def __post_init__(self) -> None:
+        is_for_any = self.types is ANY  # left as it is; who names Exception means it
+        object.__setattr__(self, "types", frozenset(map(self._qualified, self._each("types"))))
+        if not self.types:
+            raise self._invalid("types", "it matches nothing. Name an exception class")
+        given: object = self.verdict
+        if not isinstance(given, Verdict):
+            raise self._invalid("verdict", "use a Verdict, such as Verdict.PERMANENT")
+        for name in ("at", "classes", "text"):
+            for each in self._each(name):
+                if not isinstance(each, str):
+                    raise self._invalid(name, "use a tuple of texts")
+        self._each("codes")
+        if self.detail is not None:
+            try:
+                re.compile(self.detail)
+            except (re.error, TypeError) as error:
+                raise self._invalid("detail", f"no regular expression: {error}") from None
+        self._check_conditions(is_for_any=is_for_any)
+
+    def _check_conditions(self, *, is_for_any: bool) -> None:
+        for name in ("codes", "classes"):
+            if getattr(self, name) and not self.at:
+                raise self._invalid(
+                    name, 'at= is missing. Say where the code stands, such as at=("code",)'
+                )
+        if self.at and not (self.codes or self.classes):
+            raise self._invalid("at", "codes= is missing. Name the codes, such as codes={4290}")
+        if is_for_any and not (self.at or self.text):
+            raise ConfigurationError(
+                f"Invalid Rule {self.name!r}: without types=, at= or text= it matches every "
+                "exception. Name classes, such as types={KeyError}; for what no other rule knows, "
+                "use Classifier(rules=..., unmatched=...)."
+            )
+
+    def _each(self, name: str) -> Iterable[Any]:
+        given = getattr(self, name)
+        if not isinstance(given, tuple | list | set | frozenset):
+            raise self._invalid(name, "use a tuple or a set, even for one")
+        return given
+
+    def _qualified(self, given: object) -> str:
+        if isinstance(given, type) and issubclass(given, BaseException):
+            return f"{given.__module__}.{given.__qualname__}"
+        if not isinstance(given, str) or "." not in given:
+            raise self._invalid(
+                "types", "use exception classes, or their full names such as 'builtins.KeyError'"
+            )
+        return given
+
+    def _invalid(self, name: str, cure: str) -> ConfigurationError:
+        value = getattr(self, name)
+        return ConfigurationError(f"Invalid {name}={value!r:.80} of Rule {self.name!r}: {cure}.")
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

@@ -10,11 +10,12 @@ from headway.core.document import (
     LAST_ATTEMPT_TIME,
     LAST_FAILED_AT,
     LAST_OPERATION,
+    PERMANENT_FAILURE,
     RETRY_AT,
     STATUS,
     count,
 )
-from headway.core.lifecycle import Lifecycle, State
+from headway.core.lifecycle import Lifecycle, State, permanent_failure
 from headway.core.sweep import GiveUp, Leave, Requeue, SweepRule, Why, judge
 from headway.core.travel import instant
 from headway.core.unreadable import CURE, is_stand_in
@@ -74,7 +75,8 @@ def refusal(decision: Decision, document: Mapping[str, Any], lifecycle: Lifecycl
             spent = count(document, ATTEMPT_COUNT) >= lifecycle.most_attempts
             return _SPENT if spent or state is State.GIVEN_UP else None
         case Decision.PURGE | Decision.ARCHIVE:
-            return None if state is State.GIVEN_UP else _ALIVE
+            settled = state is State.GIVEN_UP or permanent_failure(document) is not None
+            return None if settled else _ALIVE
 
 
 def not_stuck(
@@ -93,7 +95,7 @@ def not_stuck(
     match judge({**document, RETRY_AT: None}, rule, now):
         case Requeue(again=True) if decision is Decision.ARCHIVE:
             return _CLAIM_OVER
-        case Requeue() | GiveUp() | Leave(why=Why.BACKOFF):
+        case Requeue() | GiveUp() | Leave(why=Why.BACKOFF | Why.PERMANENT):
             return None
         case Leave(why=why):
             return _IN_HANDS.get(why, _ALIVE)
@@ -140,6 +142,7 @@ def reset(lifecycle: Lifecycle, at: datetime | None) -> Document:
         LAST_ATTEMPT_TIME: None,
         LAST_OPERATION: None,
         RETRY_AT: None if at is None else instant(at),
+        PERMANENT_FAILURE: None,
     }
     if lifecycle.flag is not None:
         changes[LAST_FAILED_AT] = None  # which says "failed" where the status does not
@@ -147,5 +150,8 @@ def reset(lifecycle: Lifecycle, at: datetime | None) -> Document:
 
 
 def scheduled(at: datetime) -> Document:
-    """Give what is changed when a person says when the next attempt is to be made."""
-    return {RETRY_AT: instant(at)}
+    """Give what is changed when a person says when the next attempt is to be made.
+
+    That there is to be one holds for a document that failed permanently too.
+    """
+    return {RETRY_AT: instant(at), PERMANENT_FAILURE: None}

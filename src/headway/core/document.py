@@ -14,6 +14,8 @@ LAST_ATTEMPT_TIME = "lastAttemptTime"
 LAST_OPERATION = "lastOperation"
 LAST_FAILED_AT = "lastFailedAt"
 LAST_ERROR = "lastError"
+PERMANENT_FAILURE = "permanentFailure"
+"""Its event failed permanently: `rule`, by which, and `version`, of the service that ran it."""
 CREATED_AT = "createdAt"
 
 LEASE_TOKEN = "leaseToken"  # noqa: S105 (the name of a field)

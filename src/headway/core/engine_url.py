@@ -189,16 +189,16 @@ def _split(name: str, url: str) -> SplitResult:
     try:
         return urlsplit(url)
     except ValueError:
-        raise _refused(name, url, "it is no URL", _FILE) from None
+        raise _refused(name, url, "it is not a URL", _FILE) from None
 
 
 def _read_sqlite(name: str, url: str, parts: SplitResult, others: str) -> SqliteUrl:
     if parts.scheme != "sqlite":
-        scheme = parts.scheme if "://" in url else "nothing"  # it may be a user, or a password
-        why = f"{scheme!r} is no engine that can be used"
-        raise _refused(name, url, why, others)
+        raise _no_sqlite(name, url, parts, others)
     if parts.netloc:
         raise _refused(name, url, "a file has no host, so three slashes are needed", _FILE)
+    if not url.partition(":")[2].startswith("///"):
+        raise _refused(name, url, "three slashes are needed before the name of a file", _FILE)
     if "#" in url or url.endswith("?"):
         raise _refused(name, url, "in the name of a file a # is written as %23, a ? as %3F", _FILE)
     try:
@@ -222,6 +222,17 @@ def _read_sqlite(name: str, url: str, parts: SplitResult, others: str) -> Sqlite
         )
         raise _refused(name, url, why, _FILE)
     return SqliteUrl(path, synchronous)
+
+
+def _no_sqlite(name: str, url: str, parts: SplitResult, others: str) -> ConfigurationError:
+    if "://" in url:
+        return _refused(name, url, f"unsupported scheme {parts.scheme!r}", others)
+    if url.endswith((".db", ".sqlite", ".sqlite3")) and not set("@:?#") & set(url):
+        # A file. In all else, what looks like a scheme may be a user, or a password.
+        return ConfigurationError(
+            f"Invalid {name} {url!r}: it is not a URL. Use sqlite:///{quote(url)}."
+        )
+    return _refused(name, url, "it is not a URL", others)
 
 
 def _read_amqp(name: str, url: str, parts: SplitResult) -> AmqpUrl:
@@ -293,4 +304,6 @@ _DATABASES = "or mongodb:// or postgresql://USER:PASSWORD@HOST:PORT/DATABASE"
 
 
 def _refused(name: str, url: str, wrong: str, cure: str) -> ConfigurationError:
-    return ConfigurationError(f"{name}={shown_url(url)!r} is not accepted: {wrong}; {cure}")
+    return ConfigurationError(
+        f"Invalid {name} {shown_url(url)!r}: {wrong}. {cure[0].upper()}{cure[1:]}."
+    )

@@ -13,6 +13,8 @@ from headway.core.secrets import hidden, without_secrets
 
 Level = Literal["error", "warning", "critical", "info"]
 LEVELS: tuple[Level, ...] = ("critical", "error", "warning", "info")
+Outcome = Literal["final", "retrying", "recovered"]
+OUTCOMES: tuple[Outcome, ...] = ("final", "retrying", "recovered")
 _LONGEST_NAME = 200
 _NAME = Meta(min_length=1, max_length=_LONGEST_NAME)
 _LONGEST_MESSAGE = 10_000
@@ -32,6 +34,14 @@ class ErrorReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     error_type: Annotated[str, Meta(max_length=_LONGEST_NAME)] | None = None
     stack_trace: str | None = None
     context: dict[str, Any] | None = None
+    outcome: Outcome | None = None
+    """Of the event that failed: it has ended, will be retried, or was processed after all."""
+
+    @property
+    def event_key(self) -> str | None:
+        """Name the event, if the report does: it settles the outcome of earlier reports."""
+        key = (self.context or {}).get("idempotency_key")
+        return key if isinstance(key, str) else None
 
     def fit_to_keep(self) -> "ErrorReport":
         """Give the report without passwords, and with texts of a bearable length."""
@@ -82,6 +92,7 @@ class ErrorStats(msgspec.Struct, frozen=True, kw_only=True):
     by_service: dict[str, int]
     by_level: dict[str, int]
     by_type: dict[str, int]
+    by_outcome: dict[str, int]
 
 
 class ErrorFilter(msgspec.Struct, frozen=True, kw_only=True):
@@ -90,6 +101,7 @@ class ErrorFilter(msgspec.Struct, frozen=True, kw_only=True):
     service: str | None = None
     level: Level | None = None
     error_type: str | None = None
+    outcome: Outcome | None = None
 
 
 def read_report(body: bytes) -> ErrorReport:

@@ -13,10 +13,13 @@ HeadwayError
 ├── LetterGoneError           the letter after which to go on is not in its queue any more
 ├── HandlerTimeoutError       a handler took longer than its subscription allows
 ├── MalformedEventError       these bytes are no event
+├── NotAwaitedError           a handler called a read of its work and never awaited it
+├── PermanentError            raised by a handler: no number of tries will help
 ├── PublishError              publishing several messages failed
 │   ├── NotPublishedError     it ended before everything was known to be stored
 │   └── UnsendableError       no number of tries will get this message into the bus
 ├── OutcomeUnknownError       a commit was sent and nobody could be asked whether it took effect
+├── RefusedEventError         no live version of a service can read this event
 ├── StorageLostError          the file that a process works on is not where it was: restart
 ├── TransactionEndedError     the body ended the transaction itself
 ├── TransactionRolledBackError   the database answered COMMIT with a rollback
@@ -26,7 +29,7 @@ HeadwayError
 └── WorkOverError             a handler's work was written to after the handler had returned
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from typing import Self
 
@@ -57,7 +60,7 @@ class BrokerFullError(HeadwayError, ConnectionError):
 
 
 class ConditionLostError(HeadwayError):
-    """A conditional update came too late: somebody else changed the document first."""
+    """A conditional update came too late: another writer changed the document first."""
 
     def __init__(
         self, collection: str, document: str, field: str, expected: object, found: object
@@ -83,12 +86,15 @@ class StorageLostError(ConfigurationError):
 
 
 class CrashLoopError(HeadwayError):
-    """An event takes its worker down with it: it is set aside, and a person has to look."""
+    """An event ends its worker again and again: it is set aside, and a person has to look."""
 
-    def __init__(self, returns: int, begins: int) -> None:
+    def __init__(self, returns: int, begins: int, handler: str = "its handler") -> None:
         super().__init__(
-            f"its worker died {returns} times while it held this event, {begins} of them while the "
-            "event ran alone: look for os._exit, a crash of a C extension or too little memory"
+            f"its worker ended {returns} times while it held this event, {begins} of them while "
+            f"{handler} ran it alone. Either the process died: look for os._exit, a crash of a C "
+            "extension or too little memory. Or it was stopped while the handler blocked the event "
+            "loop for longer than the grace: then its log says 'still blocks the event loop' and "
+            "where"
         )
 
 
@@ -104,6 +110,17 @@ class DocumentNotFoundError(HeadwayError):
         names = ", ".join(self.missing)
         message = f"not found in {collection}: {names}" if names else collection
         super().__init__(message)
+
+    near = ""
+    """A collection of nearly the same name, where there is no document in this one at all."""
+
+    def __str__(self) -> str:
+        said = super().__str__()
+        if not self.near:
+            return said
+        return (
+            f"{said}. There is no document in {self.collection} at all: did you mean {self.near}?"
+        )
 
 
 class DocumentReplacedError(HeadwayError):
@@ -137,7 +154,7 @@ class KeyTakenError(HeadwayError):
 
 
 class LetterGoneError(HeadwayError, LookupError):
-    """What comes after a letter cannot be said: somebody has requeued or purged it meanwhile."""
+    """The position after this dead letter is unknown: it was requeued or purged meanwhile."""
 
     def __init__(self, queue: str, letter_id: str) -> None:
         self.queue = queue
@@ -157,6 +174,25 @@ class HandlerTimeoutError(HeadwayError, TimeoutError):
 
 class MalformedEventError(HeadwayError, ValueError):
     """Bytes that are no event; the message says why."""
+
+
+class NotAwaitedError(HeadwayError):
+    """A handler called a read of its work and never awaited it, so the read never ran."""
+
+    def __init__(self, handler: str, reads: Iterable[str]) -> None:
+        self.reads = tuple(reads)
+        super().__init__(
+            f"{handler} never awaited {', '.join(self.reads)}: nothing was committed. Write await "
+            "before it."
+        )
+
+
+class PermanentError(HeadwayError):
+    """Raise it, or a subclass, where no number of tries will help: the event ends at once.
+
+    It is an answer, as of a card that is declined: it is never taken for a bad deploy, and a sweep
+    does not try the document again.
+    """
 
 
 class NotPublishedError(PublishError, ConnectionError):
@@ -184,6 +220,21 @@ class OutcomeUnknownError(HeadwayError):
             f"operation {operation_id!r}: the connection was lost during COMMIT, and {attempts} "
             "attempts did not find out whether it was stored; call again later with the same "
             "operation id and this error's token"
+        )
+
+
+class RefusedEventError(HeadwayError, ValueError):
+    """No version of a service that is alive can read an event."""
+
+    def __init__(
+        self, service: str, refusals: Mapping[str, str], awaited: Iterable[str], grace: timedelta
+    ) -> None:
+        told = "; ".join(f"version {each!r} refused it: {why}" for each, why in refusals.items())
+        for version in awaited:
+            told += f"; version {version!r} was not alive within {grace.total_seconds():g} s"
+        super().__init__(
+            f"no live version of {service} can read this event ({', '.join(map(repr, refusals))} "
+            f"refused it): {told}. Deploy a version that can, and requeue this dead letter"
         )
 
 
@@ -225,6 +276,7 @@ class UnroutableEventError(HeadwayError):
     """An event of a type that no handler of the service takes from this queue."""
 
     def __init__(self, service: str, event_type: str, queue: str) -> None:
+        self.event_type = event_type
         super().__init__(
             f"{service} has no handler for {event_type!r} in {queue}: deploy one that has and "
             "requeue this letter, or find out who sends it here"

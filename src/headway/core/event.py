@@ -9,13 +9,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
-from typing import Any
+from typing import TYPE_CHECKING, Any, Generic
 from uuid import UUID
 
 import msgspec
 
+from headway.core.data_type import Decoder
 from headway.core.errors import MalformedEventError, UnsendableError
 from headway.core.storable import PUBLISHABLE, changed, is_plain, unwritten
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar  # type checkers bring it, and it is not needed otherwise
+
+    T_co = TypeVar("T_co", covariant=True, default=Any)
+else:
+    from typing import TypeVar
+
+    T_co = TypeVar("T_co", covariant=True)
 
 FIRST_GENERATION = "0"
 """The generation of an event that nobody has sent again on purpose."""
@@ -46,14 +56,14 @@ def is_first_run(generation: str) -> bool:
     return generation == FIRST_GENERATION or _SWEPT.fullmatch(generation) is not None
 
 
-class Event(msgspec.Struct, frozen=True):
-    """What a handler is given."""
+class Event(msgspec.Struct, Generic[T_co], frozen=True):
+    """What a handler is given: an `Event[Order]` where the subscription says `data=Order`."""
 
     event_type: str
     event_id: str = ""
     timestamp: str = ""
     version: str = "1.0"
-    data: Any = msgspec.field(default_factory=dict)
+    data: T_co = msgspec.field(default_factory=dict)  # type: ignore[assignment]
     """A dict, or what the subscription said that it should be."""
 
 
@@ -67,7 +77,14 @@ class Envelope(msgspec.Struct, frozen=True, gc=False):
     data: msgspec.Raw = msgspec.Raw(b"{}")
 
 
+class _Typed(msgspec.Struct, frozen=True, gc=False):
+    """Only the type of an event, whatever else is wrong with it."""
+
+    event_type: str
+
+
 _ENVELOPE = msgspec.json.Decoder(Envelope)
+_TYPED = msgspec.json.Decoder(_Typed)
 _OBJECT = msgspec.json.Decoder(dict[str, Any])
 _JSON = msgspec.json.Decoder()
 _ENCODER = msgspec.json.Encoder()
@@ -84,7 +101,15 @@ def open_envelope(body: bytes) -> Envelope:
     return envelope
 
 
-def read_data(envelope: Envelope, data: "msgspec.json.Decoder[Any] | None" = None) -> Event:
+def type_of(body: bytes) -> str:
+    """Give the type of an event that `open_envelope` refuses; empty: the bytes name none."""
+    try:
+        return _TYPED.decode(body).event_type
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return ""
+
+
+def read_data(envelope: Envelope, data: Decoder | None = None) -> Event:
     """Read the data too, as an object or into a type of the user's own.
 
     What does not fit that type raises msgspec.ValidationError: the bytes are an event, only not
@@ -132,13 +157,24 @@ def publishable(event: Event, *, any_data: bool = False) -> bytes:
     except msgspec.ValidationError as error:  # a version that is no text
         raise UnsendableError(f"{event.event_type} cannot be published: {error}") from error
     except Exception as error:  # whatever a value of the user's own raises
+        if (plain := _of_pydantic(event.data)) is not None:
+            return publishable(msgspec.structs.replace(event, data=plain), any_data=any_data)
         wrong = unwritten(event.data, PUBLISHABLE, error)
         raise UnsendableError.of_field(event.event_type, *wrong) from error
     if not (any_data or isinstance(copy, dict)):
-        raise MalformedEventError(f"data is a JSON object, and this is {type(event.data).__name__}")
+        raise MalformedEventError(
+            f"Invalid data of {event.event_type}: data is a JSON object, and this is "
+            f"{type(event.data).__name__}. Use a dict, a Struct, a dataclass or a pydantic model."
+        )
     if found := changed(event.data, body, copy, PUBLISHABLE):
         raise UnsendableError.of_field(event.event_type, *found)
     return body
+
+
+def _of_pydantic(data: Any) -> Any:
+    """Give what a pydantic model is written as, under the names by which it is read; None: none."""
+    serializer = getattr(type(data), "__pydantic_serializer__", None)
+    return None if serializer is None else serializer.to_python(data, mode="json", by_alias=True)
 
 
 def _why(error: Exception) -> str:

@@ -75,6 +75,8 @@ class DuplicatesRecognised:
     count: int
     why: str
     """`done`: the same event; `superseded`: nothing was left to do for its documents."""
+    idempotency_key: str = ""
+    """Of the last of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +86,18 @@ class DocumentsSkipped:
     service: str
     event_type: str
     count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DocumentsMissing:
+    """An event was handled, and of the documents that it is about, some are not there."""
+
+    service: str
+    event_type: str
+    handler: str
+    """The name of its function."""
+    collection: str
+    ids: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,6 +115,10 @@ class EventRetryScheduled:
     age: timedelta
     """Since the first attempt began, without the time spent parked."""
     ttl: timedelta | None
+    version: str = ""
+    """The version of the service that ran it."""
+    handler: str = ""
+    """Name of the function that failed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,6 +131,10 @@ class EventRecovered:
     retries: int
     elapsed: timedelta
     """From the beginning of the first attempt."""
+    handler: str = ""
+    """Name of the function that succeeded."""
+    last_error: str = ""
+    """Of the last failure; empty where documents were only late."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,6 +154,10 @@ class DeadLettered:
     elapsed: timedelta
     failure: Failure | None = None
     """The last one, where an attempt was made."""
+    version: str = ""
+    """The version of the service that gave it up."""
+    handler: str = ""
+    """Name of the function that failed; empty where none was called."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,6 +168,18 @@ class EventParked:
     event_type: str
     idempotency_key: str
     rule: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventHandedOn:
+    """This version of a service cannot read an event, and leaves it to another that is alive."""
+
+    service: str
+    event_type: str
+    version: str
+    awaited: tuple[str, ...]
+    """Versions that are alive and have not refused it."""
+    error: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,9 +196,10 @@ class HealthChanged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FloodChanged:
-    """A service paused because most of its events end as letters, or goes on again."""
+    """Events of one type paused because most of them failed for good, or resume."""
 
     service: str
+    event_type: str
     paused: bool
     permanent: int = 0
     handled: int = 0
@@ -178,11 +217,56 @@ class SuspectBegun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseLost:
-    """Work was finished too late: it belonged to somebody else, and nothing of it took effect."""
+    """A worker finished an event that another worker has by now; nothing of it took effect."""
 
     service: str
     event_type: str
     idempotency_key: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventsUnrouted:
+    """Events of a type that no service takes were published; told once a minute.
+
+    Of a type that needs no consumer it is told once, if its name is close to one that is taken.
+    """
+
+    service: str
+    """Whose handler published them; empty: a program outside of any service."""
+    event_type: str
+    meant: str
+    """A type that some service takes and whose name is close; empty: there is none."""
+    where: str = ""
+    """The engine that keeps them, for a program outside of any service."""
+    kept: bool = True
+    """As unrouted events. False: they are dropped, because their type needs no consumer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventsRouted:
+    """Events that waited as unrouted are in the queue of a service that takes their type."""
+
+    service: str
+    event_type: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventsWaiting:
+    """Events wait for a document that another operation has leased; told once in a minute."""
+
+    service: str
+    event_type: str
+    collection: str
+    document: str
+    holder: str
+    """The name of the worker that has the lease."""
+    until: datetime | None
+    """When the lease ends unless the worker renews it."""
+    count: int
+    """How many events of this process wait."""
+    is_gone: bool = False
+    """The worker is gone: the first of the events takes the document over."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,14 +290,19 @@ EventFact = (
     Processed
     | DuplicatesRecognised
     | DocumentsSkipped
+    | DocumentsMissing
     | EventRetryScheduled
     | EventRecovered
     | DeadLettered
     | EventParked
+    | EventHandedOn
     | HealthChanged
     | FloodChanged
     | SuspectBegun
     | LeaseLost
+    | EventsUnrouted
+    | EventsRouted
+    | EventsWaiting
     | Reached
     | ReachChanged
 )

@@ -55,13 +55,20 @@ class Prefixes:
         """Give the full id for each typed word; a word that fits nothing stays as it is.
 
         Raises:
-            ConfigurationError: Several ids begin with one of the words.
+            ConfigurationError: Several ids begin with one of the words, or it is too short.
         """
         return [self._completed(name, typed) for typed in self._typed]
 
     def _completed(self, name: str, typed: str) -> str:
         found = self._begin[typed]
-        if typed in self._exact or not found:
+        if typed in self._exact:
+            return typed
+        if len(typed) < SHORTEST_PREFIX:
+            raise ConfigurationError(
+                f"Invalid {name} {shown(typed)!r}: too short. Type at least {SHORTEST_PREFIX} "
+                "characters of the id."
+            )
+        if not found:
             return typed
         if len(found) > 1:
             few = ", ".join(map(shown, found[:_CANDIDATES])) + ", ..." * (len(found) > _CANDIDATES)

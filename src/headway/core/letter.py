@@ -44,6 +44,8 @@ class Letter(msgspec.Struct, frozen=True, kw_only=True):
     collection: str = ""
     document_ids: tuple[str, ...] = ()
     """The documents that the event is about, and their collection, where its handler names them."""
+    version: str = ""
+    """The version of the service that gave the event up."""
 
     @property
     def body(self) -> bytes:
@@ -105,6 +107,7 @@ def write_letter(
     done_key: str = "",
     collection: str = "",
     document_ids: Sequence[str] = (),
+    version: str = "",
 ) -> Letter:
     original, in_base64 = kept(body)
     return Letter(
@@ -128,6 +131,7 @@ def write_letter(
         done_key=done_key,
         collection=collection,
         document_ids=tuple(document_ids),
+        version=version,
     )
 
 

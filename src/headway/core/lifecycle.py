@@ -24,8 +24,10 @@ from headway.core.document import (
     LAST_ATTEMPT_TIME,
     LAST_ERROR,
     LAST_FAILED_AT,
+    LAST_OPERATION,
     LEASE_TOKEN,
     LEASE_UNTIL,
+    PERMANENT_FAILURE,
     STATUS,
     SWEEP_GENERATION,
     WAITING,
@@ -42,7 +44,7 @@ class State(StrEnum):
 
     PENDING = "pending"
     FAILED = "failed"
-    """Its last attempt failed; another one may follow."""
+    """Its last attempt failed; another one may follow, unless it failed permanently."""
     PROCESSED = "processed"
     GIVEN_UP = "failed_max_retries"
     """Nothing more happens until a person decides."""
@@ -75,12 +77,18 @@ class Lifecycle:
     created: str = CREATED_AT
 
     def __post_init__(self) -> None:
-        if not self.collection:
-            raise ConfigurationError("a lifecycle needs the name of its collection")
-        if self.max_attempts is not None and self.max_attempts < 1:
+        given: object = self.collection
+        if not isinstance(given, str) or not given:
             raise ConfigurationError(
-                f"max_attempts={self.max_attempts!r} of {self.collection!r} is not accepted: "
-                "the first try counts, so use a whole number from 1"
+                f"Invalid Lifecycle({self.collection!r:.80}): it needs the name of its collection. "
+                'Use Lifecycle("orders").'
+            )
+        if self.max_attempts is not None and (
+            type(self.max_attempts) is not int or self.max_attempts < 1
+        ):
+            raise ConfigurationError(
+                f"Invalid max_attempts={self.max_attempts!r} of {self.collection!r}: the first try "
+                "counts. Use a whole number from 1."
             )
         if self.lease is not None and not isinstance(self.lease, timedelta):
             raise ConfigurationError(
@@ -188,8 +196,13 @@ class Lifecycle:
             LEASE_UNTIL: instant(until),
         }
 
-    def on_failure(self, error_type: str, message: str, now: datetime) -> Document:
-        """What a document is changed to when its event ended as a letter."""
+    def on_failure(
+        self, error_type: str, message: str, now: datetime, permanent: Document | None = None
+    ) -> Document:
+        """What a document is changed to when its event ended as a dead letter.
+
+        `permanent` says by which rule and in which version, if no attempt will help.
+        """
         at = instant(now)
         # PostgreSQL keeps no NUL, and an error's words must never be why a status is not set.
         error = {
@@ -197,12 +210,58 @@ class Lifecycle:
             "message": message.replace("\0", "\N{REPLACEMENT CHARACTER}"),
             "at": at,
         }
-        return self._let_go({STATUS: _FAILED, LAST_FAILED_AT: at, LAST_ERROR: error})
+        changes: Document = {STATUS: _FAILED, LAST_FAILED_AT: at, LAST_ERROR: error}
+        if permanent is not None:
+            changes[PERMANENT_FAILURE] = permanent
+        return self._let_go(changes)
 
     def _let_go(self, changes: Document) -> Document:
         if self.lease is not None:
             changes.update({LEASE_TOKEN: None, LEASE_UNTIL: None})
         return changes
+
+
+def permanent_failure(document: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Give the rule and the version by which a failed document failed permanently, if it did.
+
+    Any value of the field but null says that it did. Where the value is not a rule and a version,
+    the cause is unknown.
+    """
+    failure = document.get(PERMANENT_FAILURE)
+    if document.get(STATUS) != _FAILED or failure is None:
+        return None
+    if isinstance(failure, Mapping) and isinstance(failure.get("rule"), str):
+        version = failure.get("version")
+        if version is None or isinstance(version, str):
+            return failure
+    return {"rule": _MALFORMED}
+
+
+def lost_at_commit(
+    lifecycle: Lifecycle, changes: Mapping[str, Any], *, deferred: bool
+) -> str | None:
+    """Say why a handler cannot change a document of its event so, if it cannot.
+
+    The commit goes by some fields, and sets others: what it sets to the same value is not lost.
+    """
+    sets = {STATUS: State.PENDING.value} if deferred else lifecycle.on_success()
+    for field, value in changes.items():
+        if field in _WHOSE:
+            return (
+                f"{field} says which attempt has the document, and only Headway writes it. Leave "
+                "it out."
+            )
+        if field in sets and value != sets[field]:
+            return (
+                f"{field}={value!r:.80} would be lost, because the commit of this event sets "
+                f"{field}={sets[field]!r} itself. Leave {field} out: use another field for a state "
+                "of your own, raise an error to fail the event, or call work.put_off before the "
+                "update to leave the document pending."
+            )
+    return None
+
+
+_WHOSE = (LAST_OPERATION, LEASE_TOKEN, LEASE_UNTIL)
 
 
 def by_state(
@@ -219,6 +278,8 @@ ATTEMPTS = {"archives": 3, "messages": 3, "chunks": 5, "threads": 5}
 """For collections of these names, where neither a setting nor a lifecycle says otherwise."""
 _USUAL_ATTEMPTS = 3
 
+_MALFORMED = "(malformed)"
+"""As the rule of a permanent failure: the field holds neither a rule nor null."""
 _PENDING: tuple[str | None, ...] = ("pending", "processing", None)
 _PROCESSED = ("processed", "completed")
 _FAILED = "failed"

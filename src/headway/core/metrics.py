@@ -105,17 +105,23 @@ EVENT_PARKED = Metric(
     ("service", "rule"),
     "Events that were put aside because what they depend on was down.",
 )
+EVENT_HANDED_ON = Metric(
+    "event_handed_on_total",
+    "counter",
+    ("service", "version"),
+    "Times that this version of a service left an event that it cannot read to another version.",
+)
 DEPENDENCY_DOWN = Metric(
     "dependency_down",
     "gauge",
     ("service", "event_type", "rule"),
     "1 while events are parked because a dependency is down, by the rule that its errors match.",
 )
-SERVICE_PAUSED = Metric(
-    "service_paused",
+EVENT_TYPE_PAUSED = Metric(
+    "event_type_paused",
     "gauge",
-    ("service",),
-    "1 while a service is paused because most of its events ended as letters.",
+    ("service", "event_type"),
+    "1 while events of one type are paused because most of them failed for good: a bad deploy.",
 )
 EVENT_SUSPECTS = Metric(
     "event_suspects_total",
@@ -169,6 +175,13 @@ FAILED_LETTERS = Metric(
     ("queue",),
     "Letters in a failed queue that wait for somebody to decide.",
 )
+UNROUTED_EVENTS = Metric(
+    "headway_unrouted_events",
+    "gauge",
+    (),
+    "Events of types that no service takes. They are kept until a service takes their type, or a "
+    "person removes them.",
+)
 WORKERS = Metric(
     "headway_workers",
     "gauge",
@@ -189,13 +202,22 @@ EVENTS = (
     EVENT_DUPLICATES,
     DOCUMENTS_SKIPPED,
     EVENT_PARKED,
+    EVENT_HANDED_ON,
     DEPENDENCY_DOWN,
-    SERVICE_PAUSED,
+    EVENT_TYPE_PAUSED,
     EVENT_SUSPECTS,
     EVENT_LEASES_LOST,
     WORKER_REACHED,
 )
 """Fed by the facts of events."""
-PLACES = (ENGINE_UP, QUEUE_DEPTH, QUEUE_OLDEST_AGE, QUEUE_SUSPECTS, FAILED_LETTERS, WORKERS)
+PLACES = (
+    ENGINE_UP,
+    QUEUE_DEPTH,
+    QUEUE_OLDEST_AGE,
+    QUEUE_SUSPECTS,
+    FAILED_LETTERS,
+    UNROUTED_EVENTS,
+    WORKERS,
+)
 """Read from the engine at each scrape."""
 CATALOGUE = (*CALLS, *EVENTS, *PLACES, *SWEEPS)

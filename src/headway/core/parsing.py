@@ -1,6 +1,7 @@
 """Turn settings as text into values, or refuse them with the name, the value and the cure."""
 
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -88,12 +89,31 @@ def one_of(words: Mapping[str, Any]) -> _Parse:
 def _refuse_misspelt(
     known: Sequence[Setting], settings: Mapping[str, str], prefixes: Sequence[str]
 ) -> None:
-    # Other programs have settings that begin alike, so only a near miss is refused, not every
-    # name we do not know.
-    names = [prefix + setting.name for prefix in prefixes for setting in known]
     for given in settings:
-        if given.startswith(tuple(prefixes)) and given not in names:
-            near = get_close_matches(given, names, n=1, cutoff=0.93)
-            if near:
-                # Its value is not shown: nobody knows whether it is a secret.
-                raise ConfigurationError(f"{given} is not a setting: did you mean {near[0]}?")
+        meant = meant_by(given, known, prefixes)
+        if meant is not None:
+            # Its value is not shown: nobody knows whether it is a secret.
+            raise ConfigurationError(f"{given} is not a setting: did you mean {meant}?")
+
+
+def meant_by(given: str, known: Sequence[Setting], prefixes: Sequence[str]) -> str | None:
+    """Give the setting that a misspelt name nearly is, if there is one.
+
+    Other programs have settings that begin alike, so only a near miss counts: small letters, a
+    letter or two, or another unit.
+    """
+    name = given.upper()
+    if not name.startswith(tuple(prefixes)):
+        return None
+    names = [prefix + setting.name for prefix in prefixes for setting in known]
+    if given in names:
+        return None
+    near = get_close_matches(name, names, n=1, cutoff=0.93)
+    return (
+        near[0]
+        if near
+        else {_UNIT.sub("", each): each for each in reversed(names)}.get(_UNIT.sub("", name))
+    )
+
+
+_UNIT = re.compile(r"_(MS|MILLIS|MILLISECONDS|S|SECS?|SECONDS?|MINS?|MINUTES?|HOURS?|DAYS?)$")

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import Self
 
 from headway.core.action import Action, DeadLetter, Park, Reason, RetryLater
-from headway.core.backoff import Backoff, Exponential, FullJitter
+from headway.core.backoff import Backoff, Exponential, FullJitter, NoJitter
 from headway.core.errors import ConfigurationError
 from headway.core.failure import Diagnosis, History, Verdict
 from headway.core.health import Health
@@ -81,6 +81,14 @@ def _is_duration(value: object) -> bool:
 _FIRST_CALL = 1
 
 
+TRANSIENT = RetryPolicy(
+    max_attempts=3,
+    backoff=Exponential(base=timedelta(seconds=5), cap=timedelta(seconds=60), jitter=NoJitter()),
+    ttl=timedelta(minutes=30),
+)
+"""Three tries, 5 and 10 seconds apart: for faults of the infrastructure and unknown errors."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryConfig:
     """Retry of events whose documents are not visible yet, as operators set it.
@@ -117,9 +125,10 @@ class RetryConfig:
     @classmethod
     def from_mapping(cls, settings: Mapping[str, str]) -> Self:
         """Read the settings named in `RETRY_SETTINGS`; EVENT_RETRY_* goes before RETRY_*."""
-        return cls(**read(RETRY_SETTINGS, settings, prefixes=("EVENT_RETRY_", "RETRY_")))
+        return cls(**read(RETRY_SETTINGS, settings, prefixes=RETRY_PREFIXES))
 
 
+RETRY_PREFIXES = ("EVENT_RETRY_", "RETRY_")
 _DAY_MS = 86_400_000.0
 
 RETRY_SETTINGS = (

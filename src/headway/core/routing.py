@@ -27,11 +27,11 @@ def failed_queue_name(service: str) -> str:
     return f"{service}.failed"
 
 
-def checked_name(kind: str, name: object) -> str:
+def checked_name(kind: str, name: object, about: str = "") -> str:
     """Refuse a name that no engine, label or command line would take."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise ConfigurationError(
-            f"{kind}={name!r} is not accepted: use letters, digits, dots, dashes and underscores, "
-            "at most 100, beginning with a letter or a digit"
+            f"Invalid {kind}={name!r:.80}{about}: use letters, digits, dots, dashes and "
+            "underscores, at most 100, beginning with a letter or a digit"
         )
     return name

@@ -19,7 +19,7 @@ from headway.core.sequence_answers import (
     Offer,
     Offered,
     Outcome,
-    Work,
+    Turn,
 )
 from headway.core.sequence_settings import OnGap, OnLate, SequenceSettings
 from headway.core.sequence_state import Flight, Gap, Held, Jump, KeyState, Why
@@ -191,7 +191,7 @@ class Sequencer:
 
     def _proceed(
         self, state: KeyState, asked: Offer | Look, now: datetime
-    ) -> tuple[KeyState, Work | None, Why | None]:
+    ) -> tuple[KeyState, Turn | None, Why | None]:
         """Hand out what is ready, or end the wait where too much is held behind a gap."""
         state, work = self._hand_out(state, asked.key, asked.token, now)
         if work is None and self._trips(state, asked.caught_up, now):
@@ -202,7 +202,7 @@ class Sequencer:
 
     def _hand_out(
         self, state: KeyState, key: str, token: str, now: datetime
-    ) -> tuple[KeyState, Work | None]:
+    ) -> tuple[KeyState, Turn | None]:
         """Give the first held result to a token, if it is its turn and nobody is at the key."""
         if not state.held or state.is_live(now):
             return state, None
@@ -222,7 +222,7 @@ class Sequencer:
             state = self._remembering(state, gap, now)  # now: whoever gets it may die over it
         return state, self._handed(state, key)
 
-    def _handed(self, state: KeyState, key: str) -> Work | None:
+    def _handed(self, state: KeyState, key: str) -> Turn | None:
         """Give the held result that is in flight as work, without what is in it."""
         flight = state.flight
         item = state.find(flight.position) if flight is not None else None
@@ -231,7 +231,7 @@ class Sequencer:
         late = state.is_applied(item.position)
         gap = state.gap_before(item, fill=self.settings.on_gap is not OnGap.SKIP)
         token = flight.token
-        return Work(key, item.position, b"", token, item.attempts, held=True, late=late, gap=gap)
+        return Turn(key, item.position, b"", token, item.attempts, held=True, late=late, gap=gap)
 
     def _remembering(self, state: KeyState, gap: Gap, now: datetime) -> KeyState:
         """Remember what is given up; where nothing is taken back, only until it is applied."""
@@ -289,12 +289,12 @@ class Sequencer:
 
     def _give_up(
         self, state: KeyState, jump: Jump, asked: Offer | Look, now: datetime
-    ) -> tuple[KeyState, Work | None]:
+    ) -> tuple[KeyState, Turn | None]:
         if self.settings.on_gap is OnGap.PARK:
             return replace(state, parked=True), None
         return self._hand_out(replace(state, jump=jump), asked.key, asked.token, now)
 
 
 def _process(state: KeyState, offer: Offer, wait: timedelta | None, *, late: bool) -> Offered:
-    work = Work(offer.key, offer.position, offer.payload, offer.token, late=late)
+    work = Turn(offer.key, offer.position, offer.payload, offer.token, late=late)
     return Offered(Outcome.PROCESS, work, state.count, look_in=wait)

@@ -46,7 +46,7 @@ class Offer(msgspec.Struct, frozen=True, gc=False):
             )
 
 
-class Work(msgspec.Struct, frozen=True, gc=False):
+class Turn(msgspec.Struct, frozen=True, gc=False):
     """A position that is the caller's now: apply it, then complete it, before the lease ends."""
 
     key: str
@@ -80,7 +80,7 @@ class Offered(msgspec.Struct, frozen=True, gc=False):
     """The answer to an offer. Whatever the outcome: if there is work, it is the caller's."""
 
     outcome: Outcome
-    work: Work | None = None
+    work: Turn | None = None
     held: int = 0
     """How many results the key holds now."""
     again: bool = False
@@ -108,7 +108,7 @@ class Completed(msgspec.Struct, frozen=True, gc=False):
     """False: the position was not the caller's any more. It may not go on with the key."""
     released: bool = False
     """It was held until now. Not so if an offer found it applied meanwhile, and dropped it."""
-    work: Work | None = None
+    work: Turn | None = None
     """What comes next of the key, for the same caller and under the same token."""
     held: int = 0
     cleared: bool = False
@@ -130,7 +130,7 @@ class Look(msgspec.Struct, frozen=True, gc=False):
 class Looked(msgspec.Struct, frozen=True, gc=False):
     """The answer to a look."""
 
-    work: Work | None = None
+    work: Turn | None = None
     held: int = 0
     given_up: Why | None = None
     """This look ended the wait for a gap. Without work: the key is parked."""

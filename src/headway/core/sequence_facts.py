@@ -51,7 +51,7 @@ class GapGivenUp:
 
 @dataclass(frozen=True, slots=True)
 class LookScheduled:
-    """Somebody will look at a key in a while."""
+    """A check of a key was scheduled."""
 
     key: str
     delay: timedelta
@@ -81,7 +81,7 @@ class ResultFailed:
 
 @dataclass(frozen=True, slots=True)
 class TurnLost:
-    """A result was applied, and its lease was over: somebody else has the key."""
+    """A result was applied after its lease had ended: another worker has the key."""
 
     key: str
     position: int

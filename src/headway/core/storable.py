@@ -55,6 +55,8 @@ def copied(document: Any, whose: str) -> dict[str, Any]:
         raise UnstorableError(whose, *unwritten(document, STORABLE, error)) from error
     if not isinstance(copy, dict):
         raise TypeError(f"a document is a dict, not {type(document).__name__}: {document!r:.80}")
+    if copy == document and _LONG not in data.translate(_DIGITS):
+        return copy
     if wrong := changed(document, data, copy, STORABLE):
         raise UnstorableError(whose, *wrong)
     return copy

@@ -5,6 +5,9 @@ still be in somebody's hands is due when, besides, nothing has moved for `stuck_
 lease of whoever had it is over. One that was never attempted is due at once, unless it is younger
 than `grace`: its first event may still be on its way.
 
+What failed permanently is left to a person or a new event; where a programming error caused it,
+another version of its service is given one attempt.
+
 What has had all its attempts is given up. If the last of them is not known to have failed, its
 event may be about to come back: it is given the backoff to do so, after its lease.
 """
@@ -16,6 +19,7 @@ from enum import StrEnum
 from typing import Any
 
 from headway.core.beginning import UNCLAIMED, is_sweep_of, lease_runs, sweep_operation
+from headway.core.catalogue import PROGRAMMING
 from headway.core.document import (
     ATTEMPT_COUNT,
     CLAIM_BEFORE,
@@ -36,7 +40,7 @@ from headway.core.document import (
     moment,
     past,
 )
-from headway.core.lifecycle import Lifecycle, State
+from headway.core.lifecycle import Lifecycle, State, permanent_failure
 from headway.core.travel import instant
 from headway.core.writes import ID, Document
 
@@ -52,6 +56,8 @@ class SweepRule:
     max_delay: timedelta = timedelta(seconds=3600)
     stuck_after: timedelta = timedelta(hours=24)
     grace: timedelta = timedelta(seconds=900)
+    version: str | None = None
+    """The one version that all live workers run; None: they run several, or none lives."""
 
     @property
     def collection(self) -> str:
@@ -89,6 +95,8 @@ class Why(StrEnum):
     YOUNG = "young"
     SCHEDULED = "scheduled"
     """A person said when."""
+    PERMANENT = "failed permanently"
+    """No attempt will help, until a person or a new event says otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +132,8 @@ def judge(document: Mapping[str, Any], rule: SweepRule, now: datetime) -> Judgem
     state = rule.lifecycle.state(document)
     if state in _SETTLED:
         return Leave(_SETTLED[state])
+    if state is State.FAILED and stays_failed(document, rule):
+        return Leave(Why.PERMANENT)
     if document.get(CLAIM_TOKEN) is not None:
         return _claimed(document, rule, now)
     if lease_runs(document, rule.lifecycle, now):
@@ -151,6 +161,20 @@ _SETTLED = {
     State.GIVEN_UP: Why.GIVEN_UP,
     State.FOREIGN: Why.FOREIGN,
 }
+
+
+def stays_failed(document: Mapping[str, Any], rule: SweepRule) -> bool:
+    """Say whether no sweep takes up a failed document, because it failed permanently.
+
+    A programming error may be one of a version only. So another version is given one attempt, and
+    if that fails in the same way, the failure is one of that version.
+    """
+    failure = permanent_failure(document)
+    if failure is None:
+        return False
+    if rule.version is None or failure["rule"] not in PROGRAMMING:
+        return True
+    return rule.version == (failure.get("version") or "")
 
 
 def _claimed(document: Mapping[str, Any], rule: SweepRule, now: datetime) -> Judgement:

@@ -117,7 +117,7 @@ class LeasesDoubted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CollectionLeftAlone:
-    """What the events of a collection depend on is down, or its service is paused.
+    """Events of a collection's type are paused, or what they depend on is down.
 
     Nothing is sent but a probe, now and then: else those who wait for an event would wait for ever.
     """

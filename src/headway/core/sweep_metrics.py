@@ -60,15 +60,22 @@ STUCK = Metric(
     "retry_job_stuck_documents",
     "gauge",
     _COLLECTION,
-    "Documents that are stuck now: failed, not moved for too long, or left by a worker or sweeper "
-    "that died, as soon as its lease or claim is over; without those that are only "
-    "young. NaN: unknown.",
+    "Documents that are stuck now: failed, but not permanently, not moved for too long, or left by "
+    "a worker or sweeper that died, as soon as its lease or claim is over; without those that are "
+    "only young. NaN: unknown.",
 )
 FAILED = Metric(
     "retry_job_failed_documents",
     "gauge",
     _COLLECTION,
     "Documents that are failed_max_retries now and wait for somebody to decide. NaN: unknown.",
+)
+PERMANENT = Metric(
+    "retry_job_permanently_failed_documents",
+    "gauge",
+    _COLLECTION,
+    "Documents whose event failed permanently: no sweep takes them up, and they are not counted as "
+    "stuck. They wait for a person, a new event or another version of their service. NaN: unknown.",
 )
 OLDEST_STUCK = Metric(
     "retry_job_oldest_stuck_seconds",
@@ -108,6 +115,7 @@ SWEEPS = (
     DURATION,
     STUCK,
     FAILED,
+    PERMANENT,
     OLDEST_STUCK,
     HELD_BACK,
     DATABASE_UP,

@@ -11,5 +11,7 @@ class Tally:
     stuck: int
     """Documents that count as such (`core.stuck.is_stuck`)."""
     given_up: int
+    permanent: int = 0
+    """Documents that failed permanently (`core.sweep.stays_failed`): no sweep takes them up."""
     oldest: datetime | None = None
     """When the oldest stuck one was last attempted, or made; None: there is none, or no time."""

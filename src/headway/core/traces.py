@@ -26,7 +26,9 @@ _known: dict[_Stack, str] = {}
 def trace(error: BaseException) -> str:
     """Write an exception with its stack and its causes, as Python does, but without passwords."""
     try:
-        return _chain(error, _LONGEST_CHAIN) or hidden("".join(traceback.format_exception(error)))
+        text = _chain(error, _LONGEST_CHAIN) or hidden("".join(traceback.format_exception(error)))
+        # A lone surrogate in a message would make the handler of a log fail.
+        return text if text.isascii() else text.encode(errors="backslashreplace").decode()
     except Exception as second:  # noqa: BLE001 (an exception can be made so that it cannot be shown)
         return f"(it cannot be shown: {type(second).__name__})"
 

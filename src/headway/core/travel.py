@@ -4,7 +4,7 @@ It is never inside the event, which belongs to the user. An engine keeps it with
 attempt numbers and the time of the first one outlive any worker.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from datetime import UTC, datetime, timedelta
 
 import msgspec
@@ -19,6 +19,14 @@ LARGEST_HEADER = 131_072
 """Bytes of metadata read from one header: more than Headway writes, and what AMQP carries."""
 LONGEST_MESSAGE = 1_000
 _LONGEST_TRACEBACK = 4_000
+LONGEST_VERSION = 64
+"""Characters of the version of a service."""
+MOST_REFUSALS = 16
+"""Versions that can refuse one event, before it ends whatever else is alive."""
+_LONGEST_REASON = 200
+_AWAITED_SHOWN = 4
+_PART_OF_WAIT = 10
+_FIRST_DELAY, _LAST_DELAY = timedelta(seconds=1), timedelta(seconds=15)
 _HIGHEST_COUNT = 1_000_000
 _EARLIEST, _LATEST = datetime(2000, 1, 1, tzinfo=UTC), datetime(2200, 1, 1, tzinfo=UTC)
 _LONGEST_PARKED = timedelta(days=3_660)
@@ -35,6 +43,19 @@ class AttemptRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     verdict: str
     rule: str
     traceback: str = ""
+    version: str = ""
+    """The version of the service that ran it."""
+
+
+class Refusal(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A version of the service that cannot read the event, as it is kept with the event."""
+
+    version: str
+    since: str
+    """When it first refused the event."""
+    error: str
+    awaited: tuple[str, ...] = ()
+    """Some of the versions that were alive since then and had not refused it."""
 
 
 class Travel(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
@@ -56,6 +77,8 @@ class Travel(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=
     requeues: int = 0
     """How often a person sent it again."""
     history: tuple[AttemptRecord, ...] = ()
+    refusals: tuple[Refusal, ...] = ()
+    """Versions of the service that cannot read it, each once."""
 
     @property
     def attempt(self) -> int:
@@ -84,7 +107,7 @@ class Travel(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=
             self,
             failures=self.failures + 1,
             not_yet=self.not_yet + (record.verdict == Verdict.NOT_YET),
-            first_seen=self.first_seen or first_seen,
+            first_seen=first_seen,
             history=bounded((*self.history, record)),
         )
 
@@ -104,6 +127,37 @@ class Travel(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=
             not_yet=self.not_yet - sum(each.verdict == Verdict.NOT_YET for each in back),
             history=tuple(history),
         )
+
+    def refused(
+        self, version: str, error: BaseException, live: Collection[str], now: datetime
+    ) -> "Travel":
+        """Note that a version cannot read the event, of all that are alive; count nothing."""
+        known = {each.version: each for each in self.refusals}
+        before = known.get(version)
+        others = sorted(set(live) - {*known, version})
+        awaited = dict.fromkeys((*(before.awaited if before else ()), *others))
+        known[version] = Refusal(
+            version=version,
+            since=before.since if before else instant(now),
+            error=hidden(f"{type(error).__name__}: {words(error)}")[:_LONGEST_REASON],
+            awaited=tuple(awaited)[:_AWAITED_SHOWN],
+        )
+        return msgspec.structs.replace(self, refusals=tuple(known.values()))
+
+    @property
+    def awaited(self) -> tuple[str, ...]:
+        """Some of the versions that it waited for and that have not refused it."""
+        refused = {each.version for each in self.refusals}
+        named = {each: None for refusal in self.refusals for each in refusal.awaited}
+        return tuple(each for each in named if each not in refused)
+
+    def delay_after_refusal(self, now: datetime, draw: float) -> timedelta:
+        """Say how long to wait for another version: a part of its wait so far, from 1 to 15 s.
+
+        A quarter is left to chance: workers of two versions must not keep in step.
+        """
+        first = min((datetime.fromisoformat(each.since) for each in self.refusals), default=now)
+        return min(max((now - first) / _PART_OF_WAIT, _FIRST_DELAY), _LAST_DELAY) * ((3 + draw) / 4)
 
     def anew(self, now: datetime) -> "Travel":
         """Count all its time so far as parked: none of its attempts is left."""
@@ -140,6 +194,22 @@ def _invalid_fields(travel: Travel) -> Iterator[tuple[str, str]]:
     for attempt in travel.history:
         if problem := _problem_of_time(attempt.at):
             yield "history", f"has an attempt whose time {problem}"
+    yield from (("refusals", problem) for problem in invalid_refusals(travel.refusals))
+
+
+def invalid_refusals(refusals: tuple[Refusal, ...]) -> Iterator[str]:
+    """Say what Headway cannot have written."""
+    if len(refusals) > MOST_REFUSALS:
+        yield f"has more than {MOST_REFUSALS} entries"
+    if len({each.version for each in refusals}) < len(refusals):
+        yield "names a version twice"
+    for each in refusals:
+        if problem := _problem_of_time(each.since):
+            yield f"has an entry whose time {problem}"
+        if any(len(version) > LONGEST_VERSION for version in (each.version, *each.awaited)):
+            yield f"has a version of more than {LONGEST_VERSION} characters"
+        if len(each.awaited) > _AWAITED_SHOWN or len(each.error) > _LONGEST_REASON:
+            yield "has an entry that is too long"
 
 
 def _problem_of_time(at: datetime | str) -> str:
@@ -152,7 +222,9 @@ def _problem_of_time(at: datetime | str) -> str:
     return "" if _EARLIEST <= at <= _LATEST else "is not between the years 2000 and 2200"
 
 
-def record(failure: Failure, *, worker: str, traceback: str = "") -> AttemptRecord:
+def record(
+    failure: Failure, *, worker: str, version: str = "", traceback: str = ""
+) -> AttemptRecord:
     """Put a failed attempt into the words of the case file."""
     return AttemptRecord(
         number=failure.attempt,
@@ -163,6 +235,7 @@ def record(failure: Failure, *, worker: str, traceback: str = "") -> AttemptReco
         verdict=str(failure.diagnosis.verdict),
         rule=failure.diagnosis.rule,
         traceback=hidden(in_utf8(traceback))[-_LONGEST_TRACEBACK:],
+        version=version,
     )
 
 

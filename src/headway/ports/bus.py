@@ -2,14 +2,15 @@
 
 Promises that every adapter keeps (the conformance suite in `headway.testing` checks them):
 
-- What `publish` returned for is stored: a crash afterwards does not lose it.
+- What `publish` returned for is stored: a crash afterwards does not lose it. An event that no queue
+  takes is stored as *unrouted* (`headway.ports.unrouted`).
 - A delivery belongs to its taker until it is settled, or until the taker is known to be gone. Then
   it comes back, with `returns` one higher. Whoever lost it cannot settle it any more.
 - What is due later is not given earlier, and holds up nothing else.
 - One event id, published twice to a queue, may be delivered twice: done-records recognise it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Protocol
@@ -17,6 +18,7 @@ from typing import Any, Protocol
 import msgspec
 
 from headway.core.travel import Travel
+from headway.ports.unrouted import OnStep
 
 SUSPECT_AFTER = 2
 """Returns that make an event a suspect: the first may well be a neighbour's fault."""
@@ -40,6 +42,20 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Goes to every queue that takes this type, unless `queue` is given."""
     queue: str | None = None
     """Goes straight to this queue and to nobody else: retries, requeues and sweeps."""
+    needs_consumer: bool = True
+    """False: no service has to take it, and where none does it is dropped. These are the types that
+    services name by `failed=` and `Service(announces=...)`."""
+
+
+def unrouted_types(messages: Sequence[Message], taken_by: Sequence[int]) -> frozenset[str]:
+    """Name the types of the messages that are kept as unrouted, given the answer of `publish`."""
+    if 0 not in taken_by:
+        return frozenset()
+    return frozenset(
+        message.event_type
+        for message, queues in zip(messages, taken_by, strict=True)
+        if not queues and message.needs_consumer
+    )
 
 
 class Delivery(msgspec.Struct, frozen=True, kw_only=True, eq=False, gc=False):
@@ -88,6 +104,8 @@ class HandedBack:
 
     due: datetime | None = None
     """Not before this; None: at once, and in its old place."""
+    travel: Travel | None = None
+    """With a due time: this beside it from now on; None: what was beside it."""
 
 
 Then = Done | Later | Parked | HandedBack
@@ -101,12 +119,41 @@ class Bus(Protocol):
     finds_parked: bool
     """True: `resume` makes parked events due at once. False: they come when they are due."""
 
-    async def open(self, queues: Sequence[Queue]) -> None:
-        """Declare queues and what they take; safe to repeat. Nothing is taken from others."""
+    @property
+    def worker(self) -> str:
+        """Name this worker to others that ask whether it is `gone`: without a slash."""
+        ...
+
+    async def gone(self, workers: Collection[str]) -> Collection[str]:
+        """Say which of these workers are gone; of those that it cannot know, none.
+
+        A worker is gone when its process is seen dead, or when what shows that it lives (its queue,
+        its heartbeat) has been absent for long enough while the engine was available. A worker
+        that lost its connection and is back within 5 s is not gone. Ask again every moment: only
+        absence that was watched counts.
+        """
+        ...
+
+    def owns(self, delivery: Delivery) -> bool:
+        """Say whether this worker could still settle a delivery, as far as it knows itself."""
+        ...
+
+    async def open(self, queues: Sequence[Queue], on_routed: OnStep | None = None) -> None:
+        """Declare queues and what they take; safe to repeat. Nothing is taken from others.
+
+        Events that wait as unrouted for a type that one of these queues takes move into it, once,
+        in the same step as the declaration where the engine has one. Elsewhere `Unrouted.route`
+        moves what was published between the publisher's look for a queue and its storing.
+        `on_routed` is told of them, once for all where that can be, and also of those that move
+        only later.
+        """
         ...
 
     async def publish(self, messages: Sequence[Message]) -> Sequence[int]:
         """Store messages; for each, say how many queues took it. 0: no queue takes this type.
+
+        A message that no queue took is stored as unrouted, in the same step and as durably, if it
+        `needs_consumer`; else it is dropped.
 
         Nothing is sent if the engine knows beforehand that one of them cannot be stored. A message
         straight to a queue that was never declared raises ConfigurationError, one that cannot be
@@ -135,6 +182,19 @@ class Bus(Protocol):
 
     async def resume(self, queue: str) -> int:
         """Make what is parked in a queue due at once; say how many. Without `finds_parked`, 0."""
+        ...
+
+    async def announce(
+        self, service: str, version: str, queues: Sequence[str], grace: timedelta
+    ) -> None:
+        """Show others which version of a service takes from its queues here; safe to repeat.
+
+        They see it while this process is alive, and for `grace` after it was last seen alive.
+        """
+        ...
+
+    async def live_versions(self, queue: str) -> Collection[str]:
+        """Name the versions that take from a queue and were alive within their grace."""
         ...
 
     async def proven(self) -> datetime | None:

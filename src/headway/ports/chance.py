@@ -4,7 +4,7 @@ from typing import Protocol
 
 
 class Chance(Protocol):
-    """Rolls the dice for jitter and makes tokens that nobody else has."""
+    """Rolls the dice for jitter and makes unique tokens."""
 
     def draw(self) -> float:
         """Give a number from 0 up to, not including, 1."""

@@ -32,6 +32,10 @@ class Unit(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     resumes: bool = False
     """The record is there already; only what it still holds has to be sent."""
 
+    def unrouted(self, event_types: frozenset[str]) -> frozenset[str]:
+        """Name those of these types that it publishes."""
+        return event_types.intersection([each.event_type for each in self.outgoing])
+
 
 class Outcome(StrEnum):
     """What became of a unit."""
@@ -59,6 +63,8 @@ class Finish:
     """Why it was refused."""
     of_body: bool = False
     """One of its bodies raised the error, and no statement of the engine's own."""
+    unrouted: frozenset[str] = frozenset()
+    """Types of its outgoing events that no queue took: they are kept as unrouted."""
 
 
 COMMITTED = Finish(Outcome.COMMITTED)

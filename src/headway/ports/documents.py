@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from typing import Any, Protocol
 
 from headway.core.beginning import Beginning, Begun, How
-from headway.core.document import LEASE_UNTIL
+from headway.core.document import LEASE_TOKEN, LEASE_UNTIL
 from headway.core.lifecycle import Lifecycle, State
 from headway.core.travel import instant
 from headway.core.writes import Document
@@ -15,8 +15,12 @@ _LOCKED = timedelta(seconds=5)
 
 
 def locked(document: Document, beginning: Beginning) -> Begun:
-    """Answer for a document that somebody keeps locked in the database: busy, for a few seconds."""
-    return Begun(How.BUSY, {**document, LEASE_UNTIL: instant(beginning.now + _LOCKED)})
+    """Answer for a document that another session keeps locked: busy, for a few seconds.
+
+    It names no holder: a lease is released or renewed, and this is neither.
+    """
+    until = instant(beginning.now + _LOCKED)
+    return Begun(How.BUSY, {**document, LEASE_TOKEN: None, LEASE_UNTIL: until})
 
 
 class Documents(Protocol):

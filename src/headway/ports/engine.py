@@ -15,6 +15,7 @@ from headway.ports.letters import Letters
 from headway.ports.places import Places
 from headway.ports.records import DoneRecords
 from headway.ports.totals import Totals
+from headway.ports.unrouted import OnStep, Unrouted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,10 +38,9 @@ class Engine:
     records: DoneRecords
     documents: Documents
     places: Places
+    unrouted: Unrouted
     history: History
     """Of what operators changed: in the store, or else on the bus."""
-    one_commit: bool = False
-    """True: whoever has lost a delivery cannot commit its documents either."""
     has_store: bool = True
     """False: nothing remembers what was done. It is at least once, and nothing can be written."""
     open_store: Callable[[], Awaitable[None]] | None = None
@@ -49,8 +49,6 @@ class Engine:
     """Lets go of a store that the bus does not know of."""
     aside: Callable[[], AbstractAsyncContextManager[Documents]] | None = None
     """Gives the documents over connections of their own. None: they serve any event loop."""
-    bodies_wait: bool = False
-    """True: bodies of `work.transaction` are coroutine functions; else they are plain ones."""
     history_without_store: History | None = None
     """Of what operators changed on the bus while they named no store. None: there is no such."""
     sweeping: Sweeping | None = None
@@ -65,11 +63,11 @@ class Engine:
             async with self.aside() as documents:
                 yield documents
 
-    async def open(self, queues: Sequence[Queue]) -> None:
+    async def open(self, queues: Sequence[Queue], on_routed: OnStep | None = None) -> None:
         """Make sure of the store, and declare queues; safe to repeat."""
         if self.open_store is not None:
             await self.open_store()
-        await self.bus.open(queues)
+        await self.bus.open(queues, on_routed)
 
     async def close(self) -> None:
         """Hand back what is still taken and let go of everything."""

@@ -11,7 +11,11 @@ class ErrorBook(Protocol):
     """Keeps the newest reports, and lets go of the oldest. Any thread may call it."""
 
     def add(self, report: ErrorReport, error_id: str, now: datetime) -> None:
-        """Keep a report; when this returns, it is on disk."""
+        """Keep a report; when this returns, it is on disk.
+
+        One with an outcome other than `retrying` settles the outcome of earlier reports about the
+        same event.
+        """
         ...
 
     def ids(self, which: ErrorFilter, *, limit: int, offset: int) -> tuple[Sequence[str], int]:

@@ -43,6 +43,8 @@ class Depths:
     """False: events that workers have in hand are in no count, and `leased` says nothing."""
     in_hand: bool = False
     """True: workers may have events in hand that are in no count."""
+    unrouted: int = 0
+    """Events that no service takes: of a type without a queue."""
 
     @property
     def waiting(self) -> int:
@@ -56,7 +58,7 @@ class Balance(Depths):
 
     done: int
     purged: int = 0
-    """Of the done, the ones whose dead letters a person removed."""
+    """Of the done, the ones that a person removed: dead letters and unrouted events."""
     accepted: int | None = None
     """Counted independently, when it was published. None: the engine cannot know."""
     remembers: bool = True
@@ -79,6 +81,7 @@ class Balance(Depths):
             workers=depths.workers,
             counts_leased=depths.counts_leased,
             in_hand=depths.in_hand,
+            unrouted=depths.unrouted,
             done=done,
             purged=purged,
             accepted=accepted,

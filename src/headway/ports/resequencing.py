@@ -10,7 +10,7 @@ class LookScheduler(Protocol):
     """Has keys looked at later. It may forget: the index of due keys is what counts."""
 
     async def schedule(self, key: str, delay: timedelta) -> None:
-        """Have somebody look at the key after a delay; raises if nobody could be told."""
+        """Schedule a check of the key after a delay; raises if it cannot be scheduled."""
         ...
 
 

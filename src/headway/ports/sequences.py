@@ -14,7 +14,7 @@ from typing import Protocol
 import msgspec
 
 from headway.core.errors import HeadwayError
-from headway.core.sequence_answers import Completed, Completion, Look, Looked, Offer, Offered, Work
+from headway.core.sequence_answers import Completed, Completion, Look, Looked, Offer, Offered, Turn
 from headway.core.sequence_settings import SequenceSettings
 from headway.core.sequence_state import KeyState
 from headway.core.showing import shown
@@ -62,7 +62,7 @@ class Sequences(Protocol):
         """
         ...
 
-    async def renew(self, work: Work) -> bool:
+    async def renew(self, work: Turn) -> bool:
         """Prolong the lease of work that takes long; False: it is not the caller's any more."""
         ...
 

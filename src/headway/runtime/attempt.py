@@ -1,5 +1,6 @@
 """One attempt at an event, and how it ends."""
 
+from collections.abc import Collection
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -22,8 +23,8 @@ class Attempt:
 
     __slots__ = (
         "_event", "buffer", "busy_until", "delivery", "documents", "ended", "idempotency_key",
-        "ids", "is_probe", "key", "missing", "over", "recovery", "reruns", "seconds", "started",
-        "subscription", "token", "travel", "unfit",
+        "ids", "is_probe", "key", "missing", "over", "recovery", "refusal", "reruns", "seconds",
+        "started", "subscription", "token", "travel", "unfit", "unfound", "waits_for",
     )  # fmt: skip
 
     def __init__(  # noqa: PLR0917 (made for every event: keywords cost time)
@@ -57,16 +58,22 @@ class Attempt:
         self.is_probe = False
         self.unfit: Exception | None = None
         """Why it cannot be begun."""
+        self.refusal: Refused | None = None
+        """Why it cannot be read."""
         self.documents: tuple[str, ...] = ()
         """Of the documents that the event is about, the ones that it has begun to work on."""
         self.over: tuple[str, ...] = ()
         """Of the same, the ones for which nothing is left to do."""
         self.missing: tuple[str, ...] = ()
         """Of the same, the ones that were not there when it began."""
+        self.unfound: tuple[str, ...] = ()
+        """Of these, the ones that are not there either after the handler has returned."""
         self.token = ""
         """Whose leases they bear, where they have any."""
         self.busy_until: datetime | None = None
-        """Somebody else has one of them in hand."""
+        """The engine fails for it, or another program keeps one of them locked."""
+        self.waits_for = ""
+        """One of them that another operation has leased."""
 
     @property
     def event(self) -> Event:
@@ -76,6 +83,11 @@ class Attempt:
             self._event = read_data(envelope, self.subscription.data)
         return self._event
 
+    @property
+    def event_id(self) -> str:
+        """The event's own id, or that of its operation."""
+        return open_envelope(self.delivery.body).event_id or self.travel.operation
+
     def hand_over(self) -> Event:
         """Give the event to its handler, which may change the data: it is not read again."""
         event, self._event = self._event, None
@@ -83,10 +95,35 @@ class Attempt:
             event, self._event = self.event, None
         return event
 
+    def is_at(self, delivery: Delivery) -> bool:
+        """Say whether a delivery is that of this attempt, come once more."""
+        its = self.delivery
+        # What other programs published may have no name beside it: then its bytes have to do.
+        is_named = delivery.travel == its.travel or not delivery.travel.operation
+        return is_named and delivery.queue == its.queue and delivery.body == its.body
+
     @property
     def document_ids(self) -> tuple[str, ...]:
         """Of the documents that the event is about, the ones that are to be worked on."""
         return tuple(one for one in self.ids if one not in self.over) if self.over else self.ids
+
+
+class Refused(msgspec.Struct, eq=False):
+    """An event of a known type that this version of its service cannot read."""
+
+    recovery: "Recovery"
+    delivery: Delivery
+    subscription: Subscription
+    error: Exception
+    event: Event | None = None
+    """None: its data does not fit the handler's type."""
+    told: Exception | None = None
+    """What its dead letter says, if that is more than the error."""
+
+    def awaited(self, live: Collection[str]) -> tuple[str, ...]:
+        """Of the versions that are alive, name those that have not refused it."""
+        refused = {each.version for each in self.delivery.travel.refusals}
+        return tuple(sorted(set(live) - refused - {self.recovery.service.version}))
 
 
 class Ending(msgspec.Struct, eq=False):
@@ -99,7 +136,7 @@ class Ending(msgspec.Struct, eq=False):
     handled: bool = False
     """The handler succeeded."""
     permanent: bool = False
-    """The handler failed for good."""
+    """The handler failed for good, as it does after a bad deploy."""
     error: BaseException | None = None
     """What a person may want to be told of."""
 

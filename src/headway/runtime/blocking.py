@@ -14,7 +14,7 @@ Wait = Callable[[Coroutine[Any, Any, Any]], Any]
 
 
 class BlockingWork:
-    """The same as `Work`, with reads that block the handler's own thread and nobody else."""
+    """The same as `Work`, with reads that block only the handler's own thread."""
 
     __slots__ = ("_buffer", "_wait", "_work")
 

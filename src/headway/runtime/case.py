@@ -20,13 +20,13 @@ from headway.core.letter import Letter, write_letter
 from headway.core.policy import RetryPolicy, decide
 from headway.core.routing import failed_queue_name, queue_name
 from headway.core.secrets import hidden
-from headway.core.showing import shown
+from headway.core.showing import function_name, shown
 from headway.core.traces import trace
 from headway.core.travel import Travel, record
 from headway.ports.chance import Chance
 from headway.ports.clock import Clock
 from headway.ports.observer import Observer
-from headway.ports.reporter import ErrorReporter
+from headway.ports.reporter import FINAL, OUTCOME, ErrorReporter
 from headway.runtime.intake import Intake, headers_of
 
 _LONGEST_ERROR = 4_000
@@ -85,8 +85,9 @@ class Handling:
 class Case:
     """One event on its way through its attempts: what is so far, and what will be told next."""
 
-    def __init__(self, plan: Handling, intake: Intake) -> None:
+    def __init__(self, plan: Handling, intake: Intake, handler: Callable[..., Any]) -> None:
         self._plan = plan
+        self._handler = handler
         self._intake = intake
         self._travel = intake.travel
         self._began = plan.clock.now()
@@ -118,6 +119,7 @@ class Case:
                     idempotency_key=intake.key,
                     retries=self._travel.failures,
                     elapsed=now - self._first_seen,
+                    handler=function_name(self._handler),
                 )
             )
 
@@ -148,6 +150,7 @@ class Case:
                     delay=delay,
                     age=now - first_seen - self._travel.parked,
                     ttl=policy.ttl,
+                    handler=function_name(self._handler),
                 )
                 return Delayed(due=due, delay=delay, travel=self._travel, body=self._intake.body)
             case parked:
@@ -197,6 +200,7 @@ class Case:
             last_error=letter.last_error,
             elapsed=now - self._first_seen,
             failure=None if reason is Reason.MALFORMED else failure,
+            handler="" if reason is Reason.MALFORMED else function_name(self._handler),
         )
         return Abandoned(reason=reason, letter=letter)
 
@@ -228,6 +232,7 @@ class Case:
                     "service": plan.service,
                     "event_type": shown(intake.event_type),
                     "idempotency_key": shown(intake.key),
+                    "handler": function_name(self._handler),
                 },
             )
         )
@@ -248,6 +253,7 @@ class Case:
             "idempotency_key": self._intake.key,
             "retry_count": max(self._travel.failures - 1, 0),
             "reason": str(reason),
+            OUTCOME: FINAL,
             "event": self._intake.again() if self._given else self._intake.given,
         }
         try:

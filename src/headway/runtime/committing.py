@@ -5,10 +5,11 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
+from itertools import chain
 from typing import TypeGuard
 
 from headway.core.backoff import AddedJitter, Exponential
-from headway.core.catalogue import TRANSACTIONS, names_engine
+from headway.core.catalogue import TRANSACTION_CLASSIFIER, names_engine
 from headway.core.document import LAST_OPERATION, LEASE_TOKEN
 from headway.core.errors import (
     ConditionLostError,
@@ -26,6 +27,7 @@ from headway.core.facts import (
 from headway.core.failure import words
 from headway.core.secrets import hidden
 from headway.core.writes import target
+from headway.ports.bus import Delivery, Message
 from headway.ports.chance import Chance
 from headway.ports.clock import Clock
 from headway.ports.commit import COMMITTED, Finish, Finisher, Outcome
@@ -39,6 +41,8 @@ _UNSETTLED = timedelta(minutes=1)
 _HELD = 20
 """Ends for which only the engine fails, that are kept to be committed later: their handlers need
 not run again. More of them go back to the bus."""
+_LOST_FOR = timedelta(seconds=1)
+"""The pause of an event whose document another worker has taken over."""
 _RERUNS = 5
 _BETWEEN_RERUNS = Exponential(
     base=timedelta(milliseconds=100),
@@ -66,6 +70,8 @@ class Committer:
         leave: Callable[[Sequence[Ending]], Awaitable[None]],
         handled: Callable[[Sequence[Attempt]], None],
         unhandled: Callable[[Ending], None],
+        unrouted: Callable[[str, frozenset[str]], None],
+        announced: Callable[[str, Sequence[Message]], None],
         tell: Callable[[Fact], None],
     ) -> None:
         self._finisher = finisher
@@ -78,10 +84,13 @@ class Committer:
         self._leave = leave
         self._handled = handled
         self._unhandled = unhandled
+        self._unrouted = unrouted
+        self._announced = announced
         self._tell = tell
         self._endings: list[Ending] = []
         self._free: deque[asyncio.Future[None]] = deque()
-        self._committing = 0
+        self._committing: list[Sequence[Ending]] = []
+        """Groups that are being committed."""
         self._idle = asyncio.Event()
         self._held: dict[Ending, asyncio.Task[None]] = {}
         self._again: deque[Ending] = deque()
@@ -91,7 +100,8 @@ class Committer:
     def put(self, ending: Ending) -> None:
         """Have an ending committed."""
         self._endings.append(ending)
-        self._wake()
+        if self._free:
+            self._wake()
 
     def _wake(self) -> None:
         while self._free:
@@ -110,6 +120,11 @@ class Committer:
                 ending = ending.recovery.unsettled(ending, self._clock.now())  # noqa: PLW2901
             self.put(ending)
         self._held.clear()
+
+    def holds(self, delivery: Delivery) -> bool:
+        """Say whether the end of the same event is about to be committed."""
+        pending = chain(self._endings, self._again, self._held, *self._committing)
+        return any(each.attempt is not None and each.attempt.is_at(delivery) for each in pending)
 
     async def flush(self) -> None:
         """Wait until everything that was put has been committed."""
@@ -144,9 +159,9 @@ class Committer:
             await free
 
     async def _commit(self, group: Sequence[Ending]) -> None:
-        self._committing += 1
+        self._committing.append(group)
         self._take_down(group, await self._finish(group))
-        self._committing -= 1
+        self._committing.remove(group)
 
     async def _finish(self, group: Sequence[Ending]) -> Sequence[Finish | Blamed]:
         units = [ending.unit for ending in group]
@@ -233,7 +248,8 @@ class Committer:
                 self._released(attempt)
             if ending.handled and attempt is not None and finish.outcome is Outcome.COMMITTED:
                 handled.setdefault(id(attempt.subscription), []).append(attempt)
-            if ending.facts or not ending.handled or finish is not COMMITTED:
+            announces = ending.unit.outgoing and ending.recovery.service.announced
+            if ending.facts or not ending.handled or finish is not COMMITTED or announces:
                 others.append((ending, finish))
         self._settled(settled)
         if waiting:
@@ -259,6 +275,10 @@ class Committer:
                     count=finish.skipped,
                 )
             )
+        if finish.unrouted:
+            self._unrouted(ending.recovery.service.name, finish.unrouted)
+        if ending.unit.outgoing:
+            self._announced(ending.recovery.service.name, ending.unit.outgoing)
         if not ending.handled or finish.outcome is not Outcome.COMMITTED:
             self._unhandled(ending)
 
@@ -314,18 +334,15 @@ class Committer:
     def _lease_lost(self, ending: Ending, attempt: Attempt) -> None:
         """The same event is in other hands too.
 
-        What comes of that is seen a lease later: it has been done, or waits for them.
+        What comes of that is seen when it comes again: it has been done, or waits for them.
         """
         self._tell(_in_vain(attempt, Outcome.LOST))
-        lifecycle = attempt.subscription.lifecycle
-        lease = lifecycle.lease if lifecycle is not None else None
-        until = self._clock.now() + (lease or timedelta())
-        self.put(ending.recovery.postponed(attempt, until))
+        self.put(ending.recovery.postponed(attempt, self._clock.now() + _LOST_FOR))
 
     def _not_committed(self, ending: Ending, attempt: Attempt, error: Exception) -> None:
         """Run the handler again if another commit came first; all else is a failure of its own."""
         attempt.reruns += 1
-        conflict = TRANSACTIONS.classify(error).error_type == CONFLICT
+        conflict = TRANSACTION_CLASSIFIER.classify(error).error_type == CONFLICT
         if conflict and attempt.reruns < _RERUNS:
             self._rerun(attempt, _BETWEEN_RERUNS.delay(attempt.reruns, self._chance.draw()))
         else:
@@ -334,8 +351,13 @@ class Committer:
     def _overtaken(self, ending: Ending, attempt: Attempt, document: str) -> None:
         """Another operation has taken up one of its documents: what is left is done without it.
 
-        It is not begun with again: the two would overtake each other for ever.
+        It is not begun with again: the two would overtake each other for ever. With a lease they
+        cannot, since one waits for the other: then it comes again, and finds out whether there is
+        work left.
         """
+        if attempt.token:
+            self._lease_lost(ending, attempt)
+            return
         attempt.documents = tuple(one for one in attempt.documents if one != document)
         attempt.over = (*attempt.over, document)
         if not attempt.document_ids:
@@ -382,8 +404,9 @@ def _refused_one(error: Exception, ending: Ending) -> str | None:
 
 def _in_vain(attempt: Attempt, outcome: Outcome) -> Fact:
     service, event_type = attempt.subscription.service, attempt.subscription.event_type
+    key = attempt.idempotency_key
     if outcome is Outcome.DUPLICATE:
-        return DuplicatesRecognised(service=service, event_type=event_type, count=1, why="done")
-    return LeaseLost(
-        service=service, event_type=event_type, idempotency_key=attempt.idempotency_key
-    )
+        return DuplicatesRecognised(
+            service=service, event_type=event_type, count=1, why="done", idempotency_key=key
+        )
+    return LeaseLost(service=service, event_type=event_type, idempotency_key=key)

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from headway.runtime.recover import Recovery
 
 _DONE = Done()
+DATA_RULE = "data"
+"""Named as the rule by which an event was refused whose data is not of the handler's type."""
 
 
 def dead(
@@ -61,17 +63,18 @@ def dead(
             ended=Ended.FAILED,
             at=now,
         ),
-        writes=status_writes(attempt, now, error),
+        writes=status_writes(attempt, now, error, _permanent(attempt, reason, failure)),
         outgoing=failed_event(attempt, travel, error, now),
         letter=letter,
         failed_queue=recovery.service.failed_queue,
     )
+    handler = attempt.subscription.function
+    told = _told(recovery, letter, reason, travel, now=now, failure=failure, handler=handler)
     return Ending(
         unit,
         recovery,
         attempt,
-        (_told(recovery, letter, reason, travel, now=now, failure=failure),),
-        permanent=reason is Reason.NON_RETRYABLE,
+        (told,),
         error=error,
     )
 
@@ -116,8 +119,21 @@ def unread(
     return Ending(unit, recovery, None, (told,), error=error)
 
 
+def _permanent(attempt: Attempt, reason: Reason, failure: Failure | None) -> Document | None:
+    """Say by which rule, and in which version, an event failed permanently, if it did."""
+    if reason is not Reason.NON_RETRYABLE or failure is None:
+        return None
+    refusal = attempt.refusal
+    is_of_data = refusal is not None and refusal.event is None
+    rule = DATA_RULE if is_of_data else failure.diagnosis.rule
+    return {"rule": rule, "version": attempt.recovery.service.version}
+
+
 def status_writes(
-    attempt: Attempt, now: datetime, error: BaseException | None = None
+    attempt: Attempt,
+    now: datetime,
+    error: BaseException | None = None,
+    permanent: Document | None = None,
 ) -> tuple[Write, ...]:
     """Set the status of the documents that an event has begun to work on, where they are its own.
 
@@ -132,7 +148,7 @@ def status_writes(
         deferred = () if attempt.buffer is None else attempt.buffer.put_off
     else:
         message = hidden(words(error))[:LONGEST_MESSAGE]
-        changes = lifecycle.on_failure(type(error).__name__, message, now)
+        changes = lifecycle.on_failure(type(error).__name__, message, now, permanent)
     expect = {LAST_OPERATION: attempt.travel.operation}
     if attempt.token:
         expect[LEASE_TOKEN] = attempt.token  # after it: whose it is says more than who lost it
@@ -201,6 +217,7 @@ def _letter(
         done_key=done_key,
         collection=documents[0],
         document_ids=documents[1],
+        version=recovery.service.version,
     )
 
 
@@ -219,6 +236,7 @@ def _told(
     *,
     now: datetime,
     failure: Failure | None = None,
+    handler: str = "",
 ) -> DeadLettered:
     return DeadLettered(
         service=letter.service_name,
@@ -232,4 +250,6 @@ def _told(
         last_error=letter.last_error,
         elapsed=now - (travel.first_seen or now),
         failure=failure,
+        version=letter.version,
+        handler=handler,
     )

@@ -23,7 +23,7 @@ from headway.runtime.documents_choosing import Choice, pages
 from headway.runtime.documents_report import DocumentsReport, OnReport
 from headway.runtime.documents_stuck import StuckReport, look
 from headway.runtime.history import Change, Operator, Subject, checked_reason, read_history
-from headway.runtime.sweep_targets import Target
+from headway.runtime.sweep_targets import Target, of_live_version
 
 _LOOKED_AT = 100
 RuleOf = Callable[[str], SweepRule]
@@ -59,6 +59,7 @@ class StoredDocuments:
         target_of: TargetOf = lambda _collection: None,
         is_swept: Callable[[str], bool] = lambda _collection: True,
     ) -> None:
+        self._bus = engine.bus
         self._documents = engine.documents
         self._sweeping = _sweeping(engine)
         self._clock = clock
@@ -68,7 +69,7 @@ class StoredDocuments:
         self.is_swept = is_swept
 
     async def exists(self, collection: str) -> bool:
-        """Say whether there is anything in a collection, even if nobody can read it."""
+        """Say whether there is anything in a collection, even if it cannot be read."""
         found = await self._documents.find(collection, {}, 1)
         return bool(found) or collection in await self.collections()
 
@@ -96,12 +97,15 @@ class StoredDocuments:
         on_progress: Callable[[int, int], object] | None = None,
     ) -> StuckReport:
         """Count what is stuck and what was given up; name the first of each, up to a limit."""
+        rule, target = self.rule_of(collection), self.target_of(collection)
+        if target is not None:
+            rule = replace(rule, version=(await of_live_version(target, self._bus)).rule.version)
         return await look(
             self._sweeping,
-            self.rule_of(collection),
+            rule,
             self._clock.now(),
             limit=limit,
-            target=self.target_of(collection),
+            target=target,
             unswept=not self.is_swept(collection),
             on_progress=on_progress,
         )

@@ -9,7 +9,7 @@ from typing import Any
 
 from headway.core.decision import Decision, archive_of, not_stuck, refusal, reset, scheduled
 from headway.core.document import STATUS
-from headway.core.lifecycle import Lifecycle, State
+from headway.core.lifecycle import Lifecycle, State, permanent_failure
 from headway.core.prospect import prospect
 from headway.core.sweep import SweepRule
 from headway.core.writes import ID, Document
@@ -129,7 +129,9 @@ class Changing:
 
     def _choose(self, document: Mapping[str, Any]) -> None:
         report = self._report
-        report.choose(document, self._rule.lifecycle.state(document).value)
+        state = self._rule.lifecycle.state(document).value
+        permanently = " permanently" * (permanent_failure(document) is not None)
+        report.choose(document, f"{state}{permanently}")
         if report.decision is Decision.RETRY and report.at is not None:
             due = prospect({**document, **scheduled(report.at)}, self._rule, report.began).due
             report.later += due is None or due > max(report.at, report.began)

@@ -29,7 +29,7 @@ class Choice:
         error_type: Only those whose last error was of this type.
         limit: At most so many, in the order of their ids.
         everything: All of them; said, because nothing said means nothing.
-        stuck: Those with these ids even if they were not given up, unless somebody may have them.
+        stuck: Those with these ids even if they were not given up, unless a worker may have them.
     """
 
     ids: Sequence[str] | None = None

@@ -95,7 +95,7 @@ class DocumentsReport:
         }
 
     def choose(self, document: Mapping[str, Any], state: str) -> None:
-        """Take down that a document is to be changed."""
+        """Record that a document is to be changed."""
         self.chosen += 1
         self.states[state] += 1
         add_kind(self.errors, error_type(document))
@@ -113,7 +113,7 @@ class DocumentsReport:
             self.ids.append(str(document[ID]))
 
     def refuse(self, document: Mapping[str, Any], reason: str) -> None:
-        """Take down that a document is left as it is."""
+        """Record that a document is left as it is."""
         self.refused[reason] += 1
         if len(self.first_refused) < _SHOWN:
             self.first_refused.append(Refused(str(document[ID]), reason))

@@ -1,4 +1,4 @@
-"""What is stuck in a collection, what was given up, and what a sweep would do about it."""
+"""What is stuck in a collection, what ended without success, and what a sweep would do about it."""
 
 from bisect import insort
 from collections import Counter
@@ -17,12 +17,12 @@ from headway.core.document import (
     moment,
     past,
 )
-from headway.core.lifecycle import Lifecycle, State
+from headway.core.lifecycle import Lifecycle, State, permanent_failure
 from headway.core.prospect import Prospect, prospect
 from headway.core.stuck import is_stuck
 from headway.core.sweep import GiveUp, Leave, Requeue, SweepRule, Why
 from headway.core.writes import ID, Document
-from headway.ports.candidates import View
+from headway.ports.candidates import View, view_of_failed
 from headway.ports.engine import Sweeping
 from headway.runtime.documents_choosing import PAGE, error_type
 from headway.runtime.documents_report import add_kind
@@ -52,6 +52,8 @@ class Standing:
     """When it was made, where it says so."""
     prospect: Prospect
     last_error: Any
+    permanent: Mapping[str, Any] | None = None
+    """By which rule and in which version it failed permanently, if it did."""
     unfit: str = ""
     """Why no event can be made of it; it is due, and a sweep leaves it alone all the same."""
     unswept: bool = False
@@ -83,16 +85,18 @@ class Standing:
 
 @dataclass(slots=True, kw_only=True)
 class StuckReport:
-    """What is stuck and what was given up, counted; and the first of each."""
+    """What is stuck, given up, and failed permanently: counted, and the first of each."""
 
     collection: str
     stuck: int = 0
     given_up: int = 0
+    permanent: int = 0
     reasons: Counter[str] = field(default_factory=Counter)
     """What a sweep would do with the stuck: requeue, give up, or why it would leave them."""
     errors: Counter[str] = field(default_factory=Counter)
     """Last errors of the stuck, by type."""
     given_up_errors: Counter[str] = field(default_factory=Counter)
+    permanent_errors: Counter[str] = field(default_factory=Counter)
     young: int = 0
     """Never attempted, and too young to be called stuck."""
     foreign: int = 0
@@ -100,6 +104,7 @@ class StuckReport:
     first_stuck: list[Standing] = field(default_factory=list)
     """The oldest first: by the last attempt, or by when it was made, where there was none."""
     first_given_up: list[Standing] = field(default_factory=list)
+    first_permanent: list[Standing] = field(default_factory=list)
 
 
 async def look(
@@ -112,7 +117,7 @@ async def look(
     unswept: bool = False,
     on_progress: Callable[[int, int], object] | None = None,
 ) -> StuckReport:
-    """Count what is stuck and what was given up; name the first of both, up to a limit.
+    """Count what is stuck, given up, and failed permanently; name the first, up to a limit.
 
     Where a target is given, the events of what is due are made as a sweep makes them, and not sent.
     Nothing is made in the store, not even the indexes of a sweep: the name may be a mistake.
@@ -126,7 +131,7 @@ async def look(
             _take_in(report, standing, document, limit, stuck=is_stuck(document, rule, now))
         seen += len(page)
         if on_progress is not None:
-            on_progress(seen, max(seen, tally.stuck + tally.given_up))
+            on_progress(seen, max(seen, tally.stuck + tally.given_up + tally.permanent))
     report.foreign = await _foreign(sweeping, rule.lifecycle)
     return report
 
@@ -143,22 +148,22 @@ async def _foreign(sweeping: Sweeping, lifecycle: Lifecycle) -> int:
 async def _candidates(
     sweeping: Sweeping, rule: SweepRule, now: datetime
 ) -> AsyncIterator[Sequence[Document]]:
-    """Give every document that may be stuck or was given up, once."""
+    """Give every document that may be stuck, was given up or failed permanently, once."""
     for view in View:
         scan = sweeping.candidates.scan(rule, view, now, newest_first=False, page=_PAGE)
         async for page in scan:
-            yield [each for each in page if _home(each, rule.lifecycle) is view]
+            yield [each for each in page if _home(each, rule) is view]
     async for page in sweeping.desk.browse(rule.lifecycle, [State.GIVEN_UP], page=PAGE):
         yield page
 
 
-def _home(document: Mapping[str, Any], lifecycle: Lifecycle) -> View | None:
+def _home(document: Mapping[str, Any], rule: SweepRule) -> View | None:
     """Give the one view in which a document is counted, for it may be in several; None: in none."""
-    state = lifecycle.state(document)
+    state = rule.lifecycle.state(document)
     if state not in {State.PENDING, State.FAILED}:
         return None
     if state is State.FAILED:
-        return View.FAILED
+        return view_of_failed(document, rule)
     if document.get(CLAIM_TOKEN) is not None:
         return View.CLAIM_OVER
     return View.UNMOVED if document.get(LEASE_TOKEN) is None else View.LEASE_OVER
@@ -177,6 +182,7 @@ def _standing(
         created=past(document.get(rule.lifecycle.created), now),
         prospect=ahead,
         last_error=document.get(LAST_ERROR),
+        permanent=permanent_failure(document),
         unfit=_unfit(document, ahead, target, now),
     )
 
@@ -198,6 +204,10 @@ def _take_in(
         report.given_up += 1
         add_kind(report.given_up_errors, error_type(document))
         listed = report.first_given_up
+    elif standing.prospect.judgement == Leave(Why.PERMANENT):
+        report.permanent += 1
+        add_kind(report.permanent_errors, error_type(document))
+        listed = report.first_permanent
     elif not stuck:
         report.young += standing.prospect.judgement == Leave(Why.YOUNG)
         return

@@ -1,7 +1,7 @@
 """Tell sweepers, through the store, that events would be sent in vain.
 
-What they depend on is down, or their service is paused because most of them ended as letters. An
-attempt that nobody makes would be counted all the same.
+What they depend on is down, or events of their type are paused because most of them failed for
+good. An attempt that no worker makes would be counted all the same.
 
 Whoever is down is found to be back by an event that succeeds. Where nobody else sends any, sweepers
 have to: while a note stands, they let one document through now and then, as a probe.
@@ -15,11 +15,12 @@ from collections.abc import Callable, Collection, Mapping
 from datetime import timedelta
 
 from headway.core.facts import Fact, FloodChanged, HealthChanged
+from headway.core.showing import described
 from headway.ports.clock import Clock
 from headway.ports.leases import Leases
 
 DOWN = "down/"
-EVERY_TYPE = "*"
+_PAUSED = "/paused"
 _BEATS = 3
 """In one lease: as often as the dependency is probed."""
 _LOG = logging.getLogger("headway")
@@ -35,12 +36,23 @@ def down_note(service: str, event_type: str) -> str:
 
 
 def is_down(notes: Collection[str], service: str, event_type: str) -> bool:
-    """Say whether there is a note about a type of events, or about all of its service.
+    """Say whether there is a note about a type of events: an outage, or a pause.
 
-    >>> is_down(["down/embedding/*"], "embedding", "ChunksPrepared")
+    >>> is_down(["down/embedding/ChunksPrepared/paused"], "embedding", "ChunksPrepared")
     True
     """
-    return not {down_note(service, kind) for kind in (event_type, EVERY_TYPE)}.isdisjoint(notes)
+    note = down_note(service, event_type)
+    return not {note, note + _PAUSED}.isdisjoint(notes)
+
+
+def paused_types(notes: Collection[str]) -> list[tuple[str, str]]:
+    """Give service and event type of each note about a pause.
+
+    >>> paused_types(["down/embedding/ChunksPrepared", "down/mail/Welcome/paused"])
+    [('mail', 'Welcome')]
+    """
+    paused = [note.split("/") for note in notes if note.endswith(_PAUSED)]
+    return [(service, event_type) for _, service, event_type, _ in paused]
 
 
 class DownNotes:
@@ -64,12 +76,12 @@ class DownNotes:
         """The rules that are violated, by note."""
 
     def tell(self, fact: Fact) -> None:
-        """Hear that a dependency went down or a service paused, or that it is over."""
+        """Hear that a dependency went down or a type paused, or that it is over."""
         if isinstance(fact, HealthChanged):
             name = down_note(fact.service, fact.event_type)
             self._changed(fact.service, name, fact.rule, down=fact.down)
         elif isinstance(fact, FloodChanged):
-            name = down_note(fact.service, EVERY_TYPE)
+            name = down_note(fact.service, fact.event_type) + _PAUSED
             self._changed(fact.service, name, "flood", down=fact.paused)
 
     def _changed(self, service: str, name: str, rule: str, *, down: bool) -> None:
@@ -91,11 +103,11 @@ class DownNotes:
             try:
                 await self._leases.hold(name, self._token, every * _BEATS)
             except Exception as error:  # noqa: BLE001 (the store may be what is down)
-                _LOG.debug("Sweepers could not be told that %s: %s", name, error)
+                _LOG.debug("Could not tell sweepers that %s: %s", name, described(error))
             await self._clock.wait(every)
 
     async def _let_go(self, name: str) -> None:
         try:
             await self._leases.let_go(name, self._token)
         except Exception as error:  # noqa: BLE001 (it ends by itself)
-            _LOG.debug("Sweepers could not be told the end of %s: %s", name, error)
+            _LOG.debug("Could not tell sweepers the end of %s: %s", name, described(error))

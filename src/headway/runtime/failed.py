@@ -4,6 +4,7 @@ Whatever goes wrong in between, a letter stays in its queue until its event is s
 """
 
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from functools import partial
 
 from headway.core.errors import ConfigurationError, LetterGoneError
 from headway.core.ids import Prefixes, checked_ids
@@ -18,8 +19,8 @@ from headway.ports.letters import FailedQueue
 from headway.runtime.failed_names import COLLECTIONS, find_failed_queue
 from headway.runtime.failed_reading import Which, chosen, freeze, walk
 from headway.runtime.failed_report import OnProgress, Report, Skipped
-from headway.runtime.failed_sending import Sending
-from headway.runtime.failed_superseded import find_superseded
+from headway.runtime.failed_sending import LeaveOut, Sending
+from headway.runtime.failed_superseded import find_processed, find_superseded
 from headway.runtime.history import Change, Operator, Subject, checked_reason, read_history
 
 _REMOVED_AT_ONCE = 100
@@ -173,8 +174,8 @@ class FailedQueues:
             error_type: Only letters whose last error was of this type.
             rate: At most so many in a second.
             target_queue: Send all of them to this queue instead.
-            superseded: Send those too that are superseded. A service that finds all documents of
-                an event processed settles it without running it, all the same.
+            superseded: Send those too that are superseded. Only those whose documents are all
+                processed are skipped even so: a worker would drop their events.
             without_store: Send them though their services keep records in a store and this engine
                 has none: what is superseded is sent too, and may take effect twice.
             reason: Why, for the history.
@@ -197,7 +198,7 @@ class FailedQueues:
             self._clock,
             report,
             target_queue=target_queue,
-            leave=None if superseded or not self.knows_superseded else self.superseded,
+            leave=self._leaving(superseded=superseded),
             declared=await self._declared() if dry_run else (),
             rate=None if dry_run else rate,
             on_progress=on_progress,
@@ -274,6 +275,11 @@ class FailedQueues:
                 "(in a program without_store=True)"
             )
         return found.name
+
+    def _leaving(self, *, superseded: bool) -> LeaveOut | None:
+        if not self.knows_superseded:
+            return None
+        return partial(find_processed, self._documents) if superseded else self.superseded
 
     async def _freeze(self, report: Report, which: Which) -> None:
         frozen = await freeze(self._letters, report.queue, which)

@@ -8,6 +8,7 @@ import msgspec
 
 from headway.core.event import Event, encode, open_envelope, publishable
 from headway.core.failure import words
+from headway.core.origin import origin
 from headway.core.secrets import hidden
 from headway.core.travel import LONGEST_MESSAGE, Travel, instant
 from headway.ports.bus import Message
@@ -38,7 +39,10 @@ def failed_event(
         body = _in_own_words(subscription.failed_data, ended, event)
     travel_of_it = Travel(operation=event_id)
     message = Message(
-        body=body or encode(event), travel=travel_of_it, event_type=subscription.failed
+        body=body or encode(event),
+        travel=travel_of_it,
+        event_type=subscription.failed,
+        needs_consumer=False,
     )
     return (message,)
 
@@ -50,8 +54,8 @@ def _in_own_words(made_by: FailedData, ended: Event, usual: Event) -> bytes | No
         return publishable(msgspec.structs.replace(usual, data=data))
     except Exception:  # whatever a function of the user's own raises
         logging.getLogger("headway").exception(
-            "failed_data=%r could not make the data of %s: the usual data is published",
-            made_by,
+            "failed_data=<%s> could not make the data of %s: the usual data is published",
+            origin(made_by),
             usual.event_type,
         )
         return None

@@ -8,13 +8,14 @@ and what is sent again has the same ids.
 
 import logging
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from typing import Protocol
 
 import msgspec
 
 from headway.core.errors import UnsendableError
 from headway.core.letter import Letter
-from headway.ports.bus import Bus, HandedBack, Message
+from headway.ports.bus import Bus, HandedBack, Message, unrouted_types
 from headway.ports.commit import COMMITTED, LOST, Finish, Outcome, Unit
 from headway.ports.letters import Letters
 from headway.ports.records import DoneRecord, DoneRecords, Ended
@@ -30,8 +31,8 @@ class Store(Protocol):
         ...
 
 
-async def dispatch(records: Sequence[DoneRecord], bus: Bus, letters: Letters) -> None:
-    """Send what records still hold, and have it confirmed.
+async def dispatch(records: Sequence[DoneRecord], bus: Bus, letters: Letters) -> frozenset[str]:
+    """Send what records still hold, and have it confirmed; name the types that no queue took.
 
     A letter about which somebody has decided is not written again.
     """
@@ -43,20 +44,19 @@ async def dispatch(records: Sequence[DoneRecord], bus: Bus, letters: Letters) ->
             by_queue.setdefault(record.failed_queue, []).append(record.letter)
     for queue, written in by_queue.items():
         await letters.write(queue, written)
-    if outgoing:
-        await bus.publish(outgoing)
+    return unrouted_types(outgoing, await bus.publish(outgoing)) if outgoing else frozenset()
 
 
 async def dispatch_sendable(
     records: Sequence[DoneRecord], bus: Bus, letters: Letters
-) -> Sequence[DoneRecord]:
-    """Send what can be sent; give the records of which everything was.
+) -> tuple[Sequence[DoneRecord], frozenset[str]]:
+    """Send what can be sent; give the records of which everything was, and unrouted types.
 
     What the bus never takes stays in its record, where a later round finds it: somebody may have
     given the bus other limits by then. It keeps nothing else back.
     """
     try:
-        await dispatch(records, bus, letters)
+        return records, await dispatch(records, bus, letters)
     except UnsendableError as error:
         if len(records) == 1:
             logging.getLogger("headway").error(  # noqa: TRY400 (where it was sent helps nobody)
@@ -64,10 +64,10 @@ async def dispatch_sendable(
                 records[0].key,
                 error,
             )
-            return ()
-    else:
-        return records
-    return [sent for record in records for sent in await dispatch_sendable([record], bus, letters)]
+            return (), frozenset()
+    parts = [await dispatch_sendable([record], bus, letters) for record in records]
+    sent = [record for records, _ in parts for record in records]
+    return sent, frozenset().union(*(unrouted for _, unrouted in parts))
 
 
 async def dispatch_left_over(
@@ -80,7 +80,7 @@ async def dispatch_left_over(
     failed queue is only our copy: a letter is requeued or purged once, and its id never comes
     again.
     """
-    sent = await dispatch_sendable(unsent, bus, letters)
+    sent, _ = await dispatch_sendable(unsent, bus, letters)
     if sent:
         await records.dispatched([record.key for record in sent])
     written = {record.key: record for record in sent if record.letter is not None}
@@ -116,7 +116,12 @@ class StoreThenBus:
                 fresh.append(_holding(unit, unit.record))
         unsent: set[str] = set()
         if fresh:
-            sent = await dispatch_sendable(fresh, self._bus, self._letters)
+            sent, unrouted = await dispatch_sendable(fresh, self._bus, self._letters)
+            if unrouted:
+                finishes = [
+                    replace(finish, unrouted=unit.unrouted(unrouted))
+                    for unit, finish in zip(units, finishes, strict=True)
+                ]
             await self._records.dispatched([record.key for record in sent])
             unsent = {record.key for record in fresh} - {record.key for record in sent}
         if known:

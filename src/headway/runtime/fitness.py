@@ -1,12 +1,15 @@
 """Which services can run together."""
 
+import logging
 from collections.abc import Sequence
 from datetime import timedelta
 from difflib import get_close_matches
 
 from headway.core.errors import ConfigurationError
+from headway.core.origin import origin
 from headway.core.policy import RetryConfig
-from headway.runtime.service import Service
+from headway.core.showing import shown
+from headway.runtime.service import Service, Subscription
 from headway.runtime.storeless import needs_store
 
 
@@ -44,6 +47,32 @@ def refuse_misspelt(service: Service) -> None:
             raise ConfigurationError(
                 f"{service.name}: no handler works on documents of {name!r}, for which there is a "
                 f"lifecycle: did you mean {near[0]!r}?"
+            )
+
+
+def warn_of_stages(services: Sequence[Service]) -> None:
+    """Name different handlers of one collection: what one has processed is over for the other.
+
+    That may be meant: another event may ask for the same work. So it is not refused.
+    """
+    first: dict[str, Subscription] = {}
+    for each in (each for service in services for each in service.subscriptions.values()):
+        if each.documents is None:
+            continue
+        collection = each.documents[0]
+        other = first.setdefault(collection, each)
+        if other.handler != each.handler:
+            logging.getLogger("headway").warning(
+                "Handlers %s of %s and %s of %s are both about documents of %s, and one status is "
+                "one stage: neither runs for a document that the other has processed. If these "
+                "are two stages, give the second a collection of its own: have the first insert a "
+                "document there, and name it in documents= of the second. If they do the same "
+                "work, subscribe one function to both types.",
+                origin(other.handler),
+                shown(other.event_type),
+                origin(each.handler),
+                shown(each.event_type),
+                shown(collection),
             )
 
 

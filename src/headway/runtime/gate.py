@@ -1,4 +1,4 @@
-"""Which queues may be taken from now: all, unless a dependency is down or a service has paused."""
+"""Which queues may be taken from now: all, unless a dependency is down or a type is paused."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -6,14 +6,17 @@ from datetime import datetime
 
 from headway.runtime.recover import Recovery
 
+_SAMPLE = 100
+"""Events among which a probe of a paused type is chosen: those at the head may all be bad."""
+
 
 @dataclass(slots=True)
 class Plan:
     """What may be taken at one moment."""
 
     open: list[str] = field(default_factory=list)
-    probes: list[list[str]] = field(default_factory=list)
-    """Queues of which one event may be tried, one for each group of queues."""
+    probes: dict[str, int] = field(default_factory=dict)
+    """Queues of which one event may be tried, and among how many it is chosen."""
     next_probe: datetime | None = None
     """When to look again, if anything is closed."""
 
@@ -24,23 +27,18 @@ class Gate:
     def __init__(self, recoveries: Iterable[Recovery]) -> None:
         self._recoveries = list(recoveries)
         self._probing: set[str] = set()
-        self._queues = {
-            recovery.service.name: [queue.name for queue in recovery.service.queues()]
-            for recovery in self._recoveries
-        }
 
     def plan(self, now: datetime) -> Plan:
         """Say which queues may be taken from."""
         plan = Plan()
         for recovery in self._recoveries:
-            queues = self._queues[recovery.service.name]
-            if recovery.paused:
-                if not self._probing.intersection(queues) and recovery.flood.may_take(now):
-                    plan.probes.append(queues)
-            elif recovery.health.untroubled:
-                plan.open.extend(queues)
-            else:
-                for queue in queues:
+            for queue, guard in recovery.floods.items():
+                if guard.paused_since is not None:
+                    if queue not in self._probing and guard.may_probe(now):
+                        plan.probes[queue] = _SAMPLE
+                elif recovery.health.untroubled:
+                    plan.open.append(queue)
+                else:
                     self._judge(recovery, queue, plan, now)
         return plan
 
@@ -53,7 +51,7 @@ class Gate:
         if queue in self._probing:
             return
         if due <= now:
-            plan.probes.append([queue])
+            plan.probes[queue] = 1
         elif plan.next_probe is None or due < plan.next_probe:
             plan.next_probe = due
 

@@ -17,7 +17,7 @@ from headway.runtime.retrying import is_async
 
 def handle(handling: Handling, handler: Callable[[Any], Any], intake: Intake) -> Any:
     """Run the handler; for a coroutine function, give a coroutine that does."""
-    case = Case(handling, intake)
+    case = Case(handling, intake, handler)
     if is_async(handler):
         return _handle_async(handling, handler, case)
     for name, keep in (("dlq", handling.dlq), ("park", handling.park)):

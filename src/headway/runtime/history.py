@@ -35,9 +35,15 @@ class Subject(StrEnum):
     QUEUE = "queue"
     COLLECTION = "collection"
     SEQUENCES = "sequences"
+    UNROUTED = "unrouted"
 
 
-_NOUNS = {Subject.QUEUE: "letters", Subject.COLLECTION: "documents", Subject.SEQUENCES: "keys"}
+_NOUNS = {
+    Subject.QUEUE: "letters",
+    Subject.COLLECTION: "documents",
+    Subject.SEQUENCES: "keys",
+    Subject.UNROUTED: "events",
+}
 _LOGGED_AS = {Subject.QUEUE: "failed_queue"}
 
 
@@ -59,7 +65,7 @@ class Change:
     """Such as `requeue`."""
     subject: Subject
     name: str
-    """Of the queue, the collection or the sequences."""
+    """Of the queue, the collection or the sequences, or the types of the events."""
     selection: str
     """What was selected, in words."""
     reason: str = ""

@@ -1,10 +1,12 @@
-"""Now and then: send what a dead worker left unsent, and forget what is long past."""
+"""Now and then: send what a dead worker left unsent, route events, forget what is long past."""
 
+from collections.abc import Sequence
 from datetime import timedelta
 
 from headway.ports.chance import Chance
 from headway.ports.clock import Clock
 from headway.ports.engine import Engine
+from headway.ports.unrouted import OnStep
 from headway.runtime.finishing import dispatch_left_over
 from headway.runtime.persistence import Persistent
 
@@ -16,8 +18,21 @@ _AT_ONCE = 1000
 class Housekeeping:
     """One round a minute, in every worker: the rounds of several do not disturb each other."""
 
-    def __init__(self, engine: Engine, clock: Clock, chance: Chance, retention: timedelta) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        clock: Clock,
+        chance: Chance,
+        retention: timedelta,
+        *,
+        event_types: Sequence[str] = (),
+        on_routed: OnStep | None = None,
+    ) -> None:
         self._engine = engine
+        self._on_routed = on_routed
+        self._event_types = event_types
+        """Types that this worker takes. One of their events may have been published between the
+        publisher's look for a queue and the declaration of ours, and be unrouted."""
         self._clock = clock
         self._persistent = Persistent(clock, chance)
         self._retention = retention
@@ -34,5 +49,6 @@ class Housekeeping:
             await dispatch_left_over(
                 records, self._engine.records, self._engine.bus, self._engine.letters
             )
+        await self._engine.unrouted.route(self._event_types, on_step=self._on_routed)
         while await self._engine.records.forget(now - self._retention, _AT_ONCE) == _AT_ONCE:
             pass

@@ -11,6 +11,7 @@ from headway.ports.history import History
 from headway.ports.letters import Letters
 from headway.ports.places import BusPlaces, Ends
 from headway.ports.records import Decisions, DoneRecords
+from headway.ports.unrouted import Unrouted
 from headway.runtime.decided_letters import DecidedLetters
 from headway.runtime.finishing import Store, StoreThenBus
 from headway.runtime.joined_places import JoinedPlaces, StorelessPlaces
@@ -26,6 +27,8 @@ class BusParts(Protocol):
     def letters(self) -> Letters: ...
     @property
     def places(self) -> BusPlaces: ...
+    @property
+    def unrouted(self) -> Unrouted: ...
     @property
     def history(self) -> History: ...
 
@@ -44,8 +47,6 @@ class StoreParts(Store, Decisions, Protocol):
     @property
     def sweeping(self) -> Sweeping | None: ...
     @property
-    def bodies_wait(self) -> bool: ...
-    @property
     def aside(self) -> Callable[[], AbstractAsyncContextManager[Documents]] | None: ...
     async def open(self) -> None: ...
     async def close(self) -> None: ...
@@ -61,12 +62,12 @@ def with_store(parts: BusParts, store: StoreParts) -> Engine:
         records=store.records,
         documents=store.documents,
         places=JoinedPlaces(parts.places, parts.letters, store.ends),
+        unrouted=parts.unrouted,
         history=store.history,
         history_without_store=parts.history,
         open_store=store.open,
         close_store=store.close,
         aside=store.aside,
-        bodies_wait=store.bodies_wait,
         sweeping=store.sweeping,
     )
 
@@ -80,6 +81,7 @@ def without_store(parts: BusParts) -> Engine:
         records=NoRecords(),
         documents=NoDocuments(),
         places=StorelessPlaces(parts.places),
+        unrouted=parts.unrouted,
         history=parts.history,
         has_store=False,
     )

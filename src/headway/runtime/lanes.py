@@ -8,30 +8,41 @@ import asyncio
 import contextvars
 import inspect
 import logging
+import sys
 import threading
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures.thread import _threads_queues
+from dataclasses import replace
 from datetime import datetime, timedelta
 from types import FrameType
 from typing import Any, cast
 
-from headway.core.errors import HandlerTimeoutError
+from headway.core.errors import DocumentNotFoundError, HandlerTimeoutError
 from headway.core.event import Event, new_event_id
+from headway.core.origin import origin, place, users_frame, waits_at
+from headway.core.showing import shown
+from headway.core.writes import target
 from headway.ports import fork
+from headway.ports.bus import Delivery
 from headway.ports.chance import Chance
 from headway.ports.clock import Clock
 from headway.ports.engine import Engine
 from headway.runtime.attempt import Attempt, Ending
 from headway.runtime.blocking import BlockingWork
+from headway.runtime.collection_names import CollectionNames
+from headway.runtime.mistakes import name_cure
 from headway.runtime.persistence import RETRIED_AFTER, Persistent
-from headway.runtime.service import Handler
+from headway.runtime.service import Handler, Subscription
 from headway.runtime.work import Around, Buffer, Work
 
 _TURN = timedelta(milliseconds=2)
 """How long handlers that never wait may run in a row: what has ended meanwhile waits for its
 commit, and what has failed to be put off."""
+_LAST_STEPS = timedelta(seconds=5)
+"""How long handlers may take to end after they were cancelled."""
+_LOG = logging.getLogger("headway")
 
 
 class Lanes:
@@ -47,7 +58,7 @@ class Lanes:
         *,
         persistent: Persistent,
         ended: Callable[[Ending], None],
-        broken: Callable[[], None],
+        broken: Callable[[BaseException], None],
     ) -> None:
         self._concurrency = concurrency
         self._join = join
@@ -55,9 +66,10 @@ class Lanes:
             engine.documents,
             clock.now,
             self._new_id,
-            engine.bodies_wait,
             persistent.until_available,
         )
+        desk = None if engine.sweeping is None else engine.sweeping.desk
+        self._names = None if desk is None else CollectionNames(desk, clock)
         self._clock = clock
         self._chance = chance
         self._ended = ended
@@ -74,6 +86,12 @@ class Lanes:
         self._context = contextvars.copy_context()
         self._calls: set[Future[object]] = set()
         self._threads = ThreadPoolExecutor(concurrency, thread_name_prefix="headway-handler")
+        self._abandoned: set[asyncio.Task[None]] = set()
+        """Lanes whose handlers did not end although they were cancelled."""
+        self._ignored: set[tuple[str, str]] = set()
+        """Subscriptions whose handlers gave back something, and were told that it is ignored."""
+        self._misnamed: set[str] = set()
+        """Collections that were warned of, because there is no document in them."""
         self._is_child = False
         """This is a copy, in a process that a handler has forked."""
         fork.own(self)
@@ -93,6 +111,7 @@ class Lanes:
         return new_event_id(self._clock.now(), self._chance.token())
 
     def start(self) -> None:
+        self._around = replace(self._around, loop=asyncio.get_running_loop())
         for _ in range(self._concurrency):
             self._start_lane()
 
@@ -112,15 +131,43 @@ class Lanes:
         while self._ready:
             yield self._ready.popleft()
 
-    def running(self) -> Sequence[Attempt]:
-        """Give the attempts whose coroutines are at it; from any thread."""
-        found = []
+    def running(self) -> dict[Attempt, asyncio.Task[None]]:
+        """Give the attempts whose handlers run, with their lanes; from any thread."""
+        found = {}
         for lane in tuple(self._lanes):
             frame = getattr(lane.get_coro(), "cr_frame", None)
             attempt = None if frame is None else frame.f_locals.get("attempt")
-            if isinstance(attempt, Attempt) and _is_running(attempt):
-                found.append(attempt)
+            if isinstance(attempt, Attempt) and attempt.started is not None and not attempt.ended:
+                found[attempt] = lane
         return found
+
+    def find(self, delivery: Delivery) -> Attempt | None:
+        """Give the attempt at the same event that waits for a lane, or runs in one."""
+        running = (
+            frame.f_locals.get("attempt")
+            for lane in self._lanes
+            if (frame := getattr(lane.get_coro(), "cr_frame", None)) is not None
+        )
+        at_work = (
+            each
+            for each in running
+            if isinstance(each, Attempt) and each.started is not None and each.ended is None
+        )
+        return next((each for each in (*self._ready, *at_work) if each.is_at(delivery)), None)
+
+    def line_of(self, attempt: Attempt, lane: asyncio.Task[None]) -> str:
+        """Name the line of the user's at which a handler is; from any thread."""
+        if attempt.subscription.is_coroutine:
+            return waits_at(lane.get_coro())
+        for innermost in sys._current_frames().values():  # noqa: SLF001 (the only way to another thread)
+            frame: FrameType | None = innermost
+            while frame is not None and frame.f_code is not Lanes._called.__code__:
+                frame = frame.f_back
+            work = None if frame is None else frame.f_locals.get("work")
+            if work is not None and getattr(work, "_buffer", None) is attempt.buffer:
+                found = users_frame(innermost) or innermost
+                return place(found.f_code, found.f_lineno)
+        return "an unknown line"
 
     def of_frame(self, frame: FrameType | None) -> Attempt | None:
         """Give the attempt that a stack belongs to; from any thread."""
@@ -138,17 +185,37 @@ class Lanes:
             await self._quiet
 
     @property
-    def threads_left(self) -> int:
-        """How many plain functions still run although their events were handed back."""
-        return sum(call.running() for call in tuple(self._calls))
+    def handlers_left(self) -> int:
+        """How many handlers still run although their events were handed back."""
+        return sum(call.running() for call in tuple(self._calls)) + len(self._abandoned)
 
     async def end(self) -> None:
         """End the lanes; a handler that still runs is cancelled, and its event handed back."""
         self._cancelling = True
         for lane in self._lanes:
             lane.cancel()
-        await asyncio.gather(*self._lanes, return_exceptions=True)
+        ended: asyncio.Future[Any] = asyncio.gather(*self._lanes, return_exceptions=True)
+        over: asyncio.Future[Any] = asyncio.create_task(self._clock.wait(_LAST_STEPS))
+        await asyncio.wait({ended, over}, return_when=asyncio.FIRST_COMPLETED)
+        over.cancel()
+        if not ended.done():
+            self._abandon()
         self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def _abandon(self) -> None:
+        """Hand back the events of handlers that caught their cancellation and go on."""
+        for attempt, lane in self.running().items():
+            _LOG.error(
+                "Handler %s did not end when it was cancelled, at %s: its event %r was handed "
+                "back. Let asyncio.CancelledError leave the handler.",
+                origin(attempt.subscription.handler),
+                self.line_of(attempt, lane),
+                attempt.event_id,
+            )
+            self._abandoned.add(lane)
+            if attempt.buffer is not None:
+                attempt.buffer.over = True
+            self._ended(attempt.recovery.handed_back(attempt))
 
     def _start_lane(self) -> None:
         # Each in a context of its own, so that a handler's context variables stay its own.
@@ -161,7 +228,7 @@ class Lanes:
         error = None if lane.cancelled() else lane.exception()
         if error is not None:
             logging.getLogger("headway").critical("Headway itself failed", exc_info=error)
-            self._broken()
+            self._broken(error)
         elif not self._cancelling:
             self._start_lane()
 
@@ -185,6 +252,8 @@ class Lanes:
                 ending = await self._run(attempt, now)
                 if self._is_child:
                     fork.end_child()
+                if self._cancelling and asyncio.current_task() in self._abandoned:
+                    return  # its event was handed back meanwhile
                 self._ended(ending)
                 now = attempt.ended or self._clock.now()
             finally:
@@ -208,25 +277,40 @@ class Lanes:
         self._turn, self._turn_over = self._clock.now(), None
         over.set_result(None)
 
-    async def _run(self, attempt: Attempt, now: datetime) -> Ending:
+    async def _run(  # noqa: C901, PLR0912 (run for every event: calls cost time)
+        self, attempt: Attempt, now: datetime
+    ) -> Ending:
         recovery, subscription = attempt.recovery, attempt.subscription
         held_back = None if attempt.is_probe else _held_back(attempt, now)
         if held_back is not None:
             return held_back
         attempt.started, attempt.ended = now, None
-        lifecycles = recovery.service.lifecycles_by_name
-        buffer = attempt.buffer = Buffer(attempt.key, self._around, lifecycles)
+        service = recovery.service
+        buffer = attempt.buffer = Buffer(
+            attempt.key,
+            self._around,
+            service.lifecycles_by_name,
+            service.announced,
+            subscription=subscription,
+            begun=attempt.documents,
+        )
         try:
             ids = () if subscription.lifecycle is None else attempt.document_ids
             work = Work(buffer, attempt.travel.attempt, ids)
-            if not subscription.is_coroutine:
-                await self._in_thread(attempt, work, buffer)
-            elif subscription.timeout is None:
-                await subscription.handler(attempt.hand_over(), work)
-            else:
-                await _within(subscription.timeout, attempt, work)
+            try:
+                if not subscription.is_coroutine:
+                    answer = await self._in_thread(attempt, work, buffer)
+                elif subscription.timeout is None:
+                    answer = await subscription.handler(attempt.hand_over(), work)
+                else:
+                    answer = await _within(subscription.timeout, attempt, work)
+            except DocumentNotFoundError as error:
+                await self._name_meant(error)
+                raise
+            if answer is not None or buffer.unawaited or self._cancelling:
+                self._check_return(subscription, buffer, answer)
             if attempt.missing:
-                await self._join(attempt)
+                await self._join_late(attempt, buffer)
         except asyncio.CancelledError as error:
             if self._cancelling:
                 return recovery.handed_back(attempt)
@@ -254,6 +338,7 @@ class Lanes:
 
     def _failed(self, attempt: Attempt, error: BaseException) -> Ending:
         now = attempt.ended = self._clock.now()
+        name_cure(error, is_plain=not attempt.subscription.is_coroutine)
         waited = attempt.buffer is not None and attempt.buffer.waited
         if waited and isinstance(error, HandlerTimeoutError):
             # The engine was unavailable and took its time: that is no failure of the handler.
@@ -265,9 +350,69 @@ class Lanes:
             told = RuntimeError(
                 f"{type(error).__qualname__}, which cannot be read ({type(second).__name__})"
             )
-            return attempt.recovery.failed(attempt, told, now)
+            try:
+                return attempt.recovery.failed(attempt, told, now)
+            except Exception as third:  # noqa: BLE001 (a rule or a name of the user's own may raise)
+                return attempt.recovery.broken(attempt.delivery, third, now)
 
-    async def _in_thread(self, attempt: Attempt, work: Work, buffer: Buffer) -> None:
+    def _check_return(self, subscription: Subscription, buffer: Buffer, answer: object) -> None:
+        """Refuse a return that leaves work undone; a value that is returned is ignored."""
+        if self._cancelling and _is_cancelled():  # it caught that, and may have stopped half-way
+            raise asyncio.CancelledError
+        if buffer.unawaited:
+            raise buffer.not_awaited(subscription.handler)
+        if answer is None:
+            return
+        handler = origin(subscription.handler)
+        if inspect.isgenerator(answer) or inspect.isasyncgen(answer) or inspect.isawaitable(answer):
+            if inspect.iscoroutine(answer) or inspect.isgenerator(answer):
+                answer.close()
+            raise TypeError(
+                f"Invalid handler {handler}: it returned a {type(answer).__name__}, of which "
+                "nothing has run. Await it, or use up the generator, before you return."
+            )
+        name = subscription.queue, subscription.event_type
+        if name not in self._ignored:
+            self._ignored.add(name)
+            _LOG.warning(
+                "Handler %s of %s returned a value of type %s, which is ignored: an event whose "
+                "handler returns is done. Raise an exception to fail it, or publish the value.",
+                handler,
+                subscription.event_type,
+                type(answer).__name__,
+            )
+
+    async def _join_late(self, attempt: Attempt, buffer: Buffer) -> None:
+        """Begin with what came late; note what did not, or warn once of a mistyped collection."""
+        await self._join(attempt)
+        subscription = attempt.subscription
+        collection = "" if subscription.lifecycle is None else subscription.lifecycle.collection
+        written = {target(write) for write in buffer.writes if write.collection == collection}
+        attempt.unfound = tuple(one for one in attempt.missing if one not in written)
+        if attempt.missing != attempt.ids or written:
+            return
+        if collection in self._misnamed:
+            attempt.unfound = ()
+        elif near := await self._meant(collection):
+            self._misnamed.add(collection)
+            attempt.unfound = ()
+            _LOG.warning(
+                "Handler %s of %s succeeded, and no document got its status: there is no document "
+                "in %s at all, which documents= names. Did you mean %s?",
+                origin(subscription.handler),
+                subscription.event_type,
+                shown(collection),
+                shown(near),
+            )
+
+    async def _name_meant(self, error: DocumentNotFoundError) -> None:
+        if error.missing and not self._is_child:
+            error.near = await self._meant(error.collection)
+
+    async def _meant(self, collection: str) -> str:
+        return "" if self._names is None else await self._names.meant(collection)
+
+    async def _in_thread(self, attempt: Attempt, work: Work, buffer: Buffer) -> object:
         loop = asyncio.get_running_loop()
         context = contextvars.copy_context()
         blocking = BlockingWork(work, buffer, loop)
@@ -278,10 +423,9 @@ class Lanes:
         self._calls.add(call)
         call.add_done_callback(self._calls.discard)
         answer = await asyncio.wrap_future(call)
-        if inspect.isgenerator(answer) or inspect.isasyncgen(answer):
-            raise TypeError(f"{handler!r} gave back a generator, of which nothing has run")
         if inspect.isawaitable(answer):  # a plain function that gives back a coroutine
-            await answer
+            return await answer
+        return answer
 
     def _called(self, handler: Handler, event: Event, work: BlockingWork) -> object:
         try:
@@ -293,27 +437,32 @@ class Lanes:
                 fork.end_child()
 
 
-def _is_running(attempt: Attempt) -> bool:
-    return (
-        attempt.started is not None and attempt.ended is None and attempt.subscription.is_coroutine
-    )
+def _is_cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 def _held_back(attempt: Attempt, now: datetime) -> Ending | None:
     """Say what becomes of an attempt that should not be made now."""
     recovery, event_type = attempt.recovery, attempt.subscription.event_type
-    if recovery.paused:
+    if recovery.floods[attempt.subscription.queue].paused_since is not None:
         return recovery.handed_back(attempt)
     rule = None if recovery.health.untroubled else recovery.health.down(event_type)
     return None if rule is None else recovery.parked(attempt, rule, now)
 
 
-async def _within(limit: timedelta, attempt: Attempt, work: Work) -> None:
-    """Run a handler that may take so long and no longer; its own time-outs are its own."""
+async def _within(limit: timedelta, attempt: Attempt, work: Work) -> object:
+    """Run a handler that may take so long and no longer; its own time-outs are its own.
+
+    One that catches its cancellation and returns has not done all of its work.
+    """
+    answer = None
     try:
         async with asyncio.timeout(limit.total_seconds()) as timeout:
-            await attempt.subscription.handler(attempt.hand_over(), work)
+            answer = await attempt.subscription.handler(attempt.hand_over(), work)
     except TimeoutError:
         if not timeout.expired():
             raise
-        raise HandlerTimeoutError(attempt.subscription.event_type, limit) from None
+    if timeout.expired():
+        raise HandlerTimeoutError(attempt.subscription.event_type, limit)
+    return answer

@@ -13,7 +13,8 @@ from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Sequ
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from datetime import timedelta
 
-from headway.ports.bus import Delivery
+from headway.core.showing import described
+from headway.ports.bus import Bus, Delivery
 from headway.ports.clock import Clock
 from headway.ports.documents import Documents
 from headway.runtime.attempt import Attempt
@@ -27,25 +28,38 @@ _BEATS = 3
 _LOG = logging.getLogger("headway")
 
 
+def holder(token: str) -> tuple[str, str]:
+    """Read from the token of a lease which worker has it: as the bus knows it, and its name."""
+    worker, _, rest = token.partition("/")
+    return worker, rest.partition("/")[0] or token
+
+
 class LeaseKeeper:
     """Knows which documents are in hand, and renews their leases."""
 
-    def __init__(self, worker: str, lease: timedelta | None, clock: Clock, aside: Aside) -> None:
-        self._worker = worker
+    def __init__(
+        self, name: str, bus: Bus, lease: timedelta | None, clock: Clock, aside: Aside
+    ) -> None:
+        self._name = name.replace("/", "-")
+        self._bus = bus
         self._lease = lease
         """The shortest of all that there are; None: there are none."""
         self._clock = clock
         self._aside = aside
         self._held: dict[int, Attempt] = {}
         self._lock = threading.Lock()
+        self.is_waited_for = False
+        """Events of this worker wait for leased documents."""
+        self.released = asyncio.Event()
+        """Set when a lease is released that they may wait for."""
 
     def token(self, delivery: Delivery, operation: str) -> str:
-        """Name the leases of one delivery in this worker.
+        """Name the leases of one delivery in this worker, as `holder` reads it.
 
         A bus that lost its connection may give an event a second time while it is still in hand.
         No two deliveries that are in hand have the same id.
         """
-        return f"{self._worker}/{operation}/{id(delivery):x}"
+        return f"{self._bus.worker}/{self._name}/{operation}/{id(delivery):x}"
 
     def keep(self, attempt: Attempt) -> None:
         """Renew the leases of an attempt until it is let go."""
@@ -58,6 +72,8 @@ class LeaseKeeper:
         if attempt.token:
             with self._lock:
                 self._held.pop(id(attempt), None)
+            if self.is_waited_for:
+                self.released.set()
 
     def held(self, but: Collection[Attempt] = ()) -> Sequence[Attempt]:
         """Give the attempts whose leases are renewed; from any thread."""
@@ -94,9 +110,7 @@ class LeaseKeeper:
             # Whatever a driver raises: the next beat tries again, and whoever loses a lease
             # meanwhile is refused at the commit.
             except Exception as error:  # noqa: BLE001
-                _LOG.warning(
-                    "Leases on %s were not renewed: %s: %s", collection, type(error).__name__, error
-                )
+                _LOG.warning("Could not renew leases on %s: %s", collection, described(error))
                 continue
             # What has ended, or is just being committed, may bear no lease any more.
             running = self._tokens(running=True).get((collection, lease), {})

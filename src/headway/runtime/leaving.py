@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from headway.core.beginning import waits_until
+from headway.core.showing import described
 from headway.ports.bus import HandedBack, Later, Parked, Then
 from headway.ports.clock import Clock
 from headway.ports.documents import Documents
@@ -46,9 +47,7 @@ class Leaving:
                 await self._documents.leave(collection, its, until)
             # Whatever a driver raises: then the leases run out, as if the worker had died.
             except Exception as error:  # noqa: BLE001
-                _LOG.warning(
-                    "Leases on %s were not let go: %s: %s", collection, type(error).__name__, error
-                )
+                _LOG.warning("Could not release leases on %s: %s", collection, described(error))
 
 
 def _due(then: Then, now: datetime) -> datetime | None:

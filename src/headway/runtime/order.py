@@ -174,8 +174,8 @@ class ResultOrder:
     ) -> DrainReport:
         """Stop waiting: give up all gaps of keys, so that what they hold is released in order.
 
-        What becomes of the positions that are missing is the sequences' own policy. Whoever looks
-        next hands the results out: workers look all the time.
+        The settings of the sequences decide about the missing positions. The next worker that
+        checks the key hands the results out; workers check all the time.
 
         Args:
             keys: Exactly these. None: all that stand before a gap; an empty list is refused.

@@ -62,7 +62,7 @@ class Report:
             return Verdict.NOT_OK
         if self.not_yet or (self.difference is None and not self.against):
             return Verdict.UNKNOWN
-        if not self.count.queues:
+        if not self.count.queues and not self.count.unrouted:
             return Verdict.UNKNOWN
         return Verdict.OK
 
@@ -99,4 +99,5 @@ def sum_up(count: Balance) -> Mapping[str, int | None]:
     if not count.counts_leased:
         places["leased"] = None
     done = count.done if count.remembers else None
-    return {**places, "failed": sum(count.failed.values()), "done": done}
+    failed = sum(count.failed.values())
+    return {**places, "unrouted": count.unrouted, "failed": failed, "done": done}

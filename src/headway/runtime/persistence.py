@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from typing import Generic, TypeVar
 
 from headway.core.backoff import Exponential
-from headway.core.catalogue import EVERYTHING, names_engine
+from headway.core.catalogue import DEFAULT_CLASSIFIER, names_engine
 from headway.core.errors import StorageLostError
 from headway.core.failure import words
 from headway.core.secrets import hidden
@@ -83,7 +83,7 @@ class Persistent:
                 attempts += 1
                 # A quarter of chance keeps workers apart; the pauses grow from one to the next.
                 pause = _PAUSES.delay(attempts, (3 + self._chance.draw()) / 4)
-                now, found = self._clock.now(), EVERYTHING.classify(error).rule
+                now, found = self._clock.now(), DEFAULT_CLASSIFIER.classify(error).rule
                 if said is None or found != rule or now - said >= _SAID_AGAIN_AFTER:
                     said, rule = now, found
                     _LOG.error(

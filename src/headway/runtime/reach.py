@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 
 from headway.core.facts import Fact, ReachChanged, Reached
+from headway.core.showing import described
 from headway.ports.bus import Bus
 from headway.ports.clock import Clock
 
@@ -38,7 +39,7 @@ class Reach:
         try:
             proven = await self._bus.proven()
         except Exception as error:  # noqa: BLE001 (whatever the engine raises: it is no proof)
-            logging.getLogger("headway").debug("No proof from the engine: %s", error)
+            logging.getLogger("headway").debug("No proof from the engine: %s", described(error))
             proven = None
         now, before = self._clock.now(), self._last
         if proven is not None:

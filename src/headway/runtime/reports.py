@@ -1,10 +1,14 @@
-"""Report what went wrong with events: one report for each failure, none for a mere wait."""
+"""Report what went wrong with events, and what became of it; none for a mere wait."""
 
 from typing import Any
 
-from headway.core.facts import DeadLettered, EventRetryScheduled, Fact
+from headway.core.facts import DeadLettered, EventRecovered, EventRetryScheduled, Fact
 from headway.core.failure import Verdict
-from headway.ports.reporter import ErrorReporter
+from headway.ports.reporter import FINAL, OUTCOME, RECOVERED, RETRYING, ErrorReporter
+
+
+class RecoveredError(Exception):
+    """Stands for failures that were reported and that a later attempt made up for."""
 
 
 class ReportObserver:
@@ -16,10 +20,15 @@ class ReportObserver:
     def tell(self, fact: Fact) -> None:
         if isinstance(fact, EventRetryScheduled):
             if fact.failure.diagnosis.verdict is not Verdict.NOT_YET:
-                context = _context(fact) | {"retry_count": fact.retry}
+                context = _context(fact, RETRYING) | {"retry_count": fact.retry}
                 self._reporter.report(fact.failure.error, context)
+        elif isinstance(fact, EventRecovered):
+            if fact.last_error:
+                context = _context(fact, RECOVERED) | {"retry_count": fact.retries}
+                said = f"processed after {fact.retries} retries; the last error: {fact.last_error}"
+                self._reporter.report(RecoveredError(said), context)
         elif isinstance(fact, DeadLettered) and fact.failure is not None:
-            context = _context(fact) | {
+            context = _context(fact, FINAL) | {
                 "retry_count": fact.attempts,
                 "letter_id": fact.letter_id,
                 "reason": str(fact.reason),
@@ -27,8 +36,11 @@ class ReportObserver:
             self._reporter.report(fact.failure.error, context)
 
 
-def _context(fact: EventRetryScheduled | DeadLettered) -> dict[str, Any]:
+def _context(
+    fact: EventRetryScheduled | EventRecovered | DeadLettered, outcome: str
+) -> dict[str, Any]:
     return {
+        OUTCOME: outcome,
         "service": fact.service,
         "event_type": fact.event_type,
         "idempotency_key": fact.idempotency_key,

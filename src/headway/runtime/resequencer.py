@@ -20,16 +20,17 @@ from headway.core.sequence_facts import (
     ResultsPassed,
     StaleDropped,
 )
+from headway.core.sequence_fates import Disposition, Result
+from headway.core.showing import described
 from headway.ports.chance import Chance
 from headway.ports.clock import Clock
 from headway.ports.resequencing import LookScheduler, SequenceWatcher
 from headway.ports.sequences import Sequences
 from headway.runtime.sequence_applying import ApplyAll
-from headway.runtime.sequence_fates import Fate, Result
 from headway.runtime.sequence_leases import SequenceLeases
 from headway.runtime.sequence_reach import Reach, SequencesAwayError
 from headway.runtime.sequence_scheduling import Looks
-from headway.runtime.sequence_turns import Turn, Turns
+from headway.runtime.sequence_turns import HeldKey, Turns
 
 T = TypeVar("T")
 Otherwise = Callable[[Sequence[Result]], Awaitable[None]]
@@ -106,9 +107,9 @@ class Resequencer:
         )
         self._stopped = asyncio.Event()
 
-    async def offer(self, results: Sequence[Result]) -> list[Fate]:
+    async def offer(self, results: Sequence[Result]) -> list[Disposition]:
         """Take results in whatever order they came; say for each what became of it."""
-        fates = [Fate.LEFT] * len(results)
+        fates = [Disposition.LEFT] * len(results)
         in_order = sorted(range(len(results)), key=lambda at: results[at].position)
         if not self._together:
             await self._offer(results, in_order, fates)
@@ -120,14 +121,16 @@ class Resequencer:
             # One of each key at a time: those behind it would only be held for its sake.
             now = {key: behind.popleft() for key, behind in waiting.items()}
             await self._offer(results, list(now.values()), fates)
-            held = [key for key, at in now.items() if fates[at] is Fate.HELD]
+            held = [key for key, at in now.items() if fates[at] is Disposition.HELD]
             rest = [at for key in held for at in waiting.pop(key)]
             if rest:
                 await self._offer(results, rest, fates)
             waiting = {key: behind for key, behind in waiting.items() if behind}
         return fates
 
-    async def _offer(self, results: Sequence[Result], some: list[int], fates: list[Fate]) -> None:
+    async def _offer(
+        self, results: Sequence[Result], some: list[int], fates: list[Disposition]
+    ) -> None:
         """Offer some of the results, and note what becomes of them."""
         for _ in range(_OFFERS_AGAIN):
             offers = {at: self._offer_of(results[at]) for at in some}
@@ -139,7 +142,7 @@ class Resequencer:
                 await self._otherwise([results[at] for at in some])
                 self._watcher.tell(ResultsPassed(len(some)))
                 for at in some:
-                    fates[at] = Fate.PASSED
+                    fates[at] = Disposition.PASSED
                 return
             if not some:
                 return
@@ -173,8 +176,12 @@ class Resequencer:
                     more = await self.look_at_due() == _KEYS_AT_ONCE
                 except SequencesAwayError:
                     more = False  # said already; the next round asks again
-                except Exception:  # noqa: BLE001 (of any store: without looks, keys wait for ever)
-                    _LOG.exception("A look at what is due failed; the next one tries again")
+                # Whatever a store raises: without looks, keys would wait for ever.
+                except Exception as error:  # noqa: BLE001
+                    _LOG.warning(
+                        "A look at what is due failed, and the next one tries again: %s",
+                        described(error),
+                    )
                     more = False
                 if more:
                     continue
@@ -210,20 +217,22 @@ class Resequencer:
             result.caught_up,
         )
 
-    async def _offered(self, offers: dict[int, Offer], fates: list[Fate]) -> list[int]:
+    async def _offered(self, offers: dict[int, Offer], fates: list[Disposition]) -> list[int]:
         """Offer, and do the work that comes of it; give those that have to be offered again."""
         asked = list(offers.values())
         answers = await self._reach.ask(lambda: self.sequences.offer(asked))
-        turns: list[Turn] = []
-        own: dict[int, Turn] = {}
+        turns: list[HeldKey] = []
+        own: dict[int, HeldKey] = {}
         for (at, offer), answer in zip(offers.items(), answers, strict=True):
             if answer.outcome is Outcome.UNREADABLE:
                 continue  # it is left to its source; all others go on
-            fates[at] = Fate.DUPLICATE if answer.outcome is Outcome.DUPLICATE else Fate.HELD
+            fates[at] = (
+                Disposition.DUPLICATE if answer.outcome is Outcome.DUPLICATE else Disposition.HELD
+            )
             self._note(offer, answer)
             if answer.work is None:
                 continue
-            turn = Turn(answer.work)
+            turn = HeldKey(answer.work)
             turns.append(turn)
             if answer.outcome is Outcome.PROCESS:
                 turn.offer, own[at] = offer, turn
@@ -260,12 +269,12 @@ class Resequencer:
         caught_up = None if self._progress is None else self._progress()
         looks = [Look(key, self._chance.token(), caught_up) for key in keys]
         answers = await self._reach.ask(lambda: self.sequences.look(looks))
-        turns: dict[str, Turn] = {}
+        turns: dict[str, HeldKey] = {}
         for look, answer in zip(looks, answers, strict=True):
             if answer.given_up is not None:
                 self._watcher.tell(GapGivenUp(look.key, answer.given_up, answer.held))
             if answer.work is not None:
-                turns[look.key] = Turn(answer.work)
+                turns[look.key] = HeldKey(answer.work)
         await self._take(list(turns.values()))
         waits = {}
         for look, answer in zip(looks, answers, strict=True):
@@ -286,7 +295,7 @@ class Resequencer:
         wait = schedule[answer.attempt]
         return answer.look_in is not None and wait - answer.look_in > schedule[0] / _LATE
 
-    async def _take(self, turns: Sequence[Turn], *, has_store: bool = False) -> None:
+    async def _take(self, turns: Sequence[HeldKey], *, has_store: bool = False) -> None:
         if self._together or len(turns) < 2:  # noqa: PLR2004 (one needs no company)
             await self._turns.take(turns, has_store=has_store)
             return

@@ -20,6 +20,7 @@ from headway.core.errors import ConfigurationError
 from headway.core.facts import GaveUp, Recovered, RetryScheduled
 from headway.core.failure import Diagnosis, Failure, History, note
 from headway.core.policy import RetryPolicy, decide
+from headway.core.showing import function_name
 from headway.ports.chance import Chance
 from headway.ports.clock import Clock
 from headway.ports.observer import Observer
@@ -53,7 +54,7 @@ class Retrying:
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
         """Wrap a function or a coroutine function."""
         _refuse_what_cannot_be_retried(function)
-        name = self.name or str(getattr(function, "__qualname__", type(function).__qualname__))
+        name = self.name or function_name(function)
         if is_async(function):
             return cast("Callable[P, R]", self._wrap_async(function, name))
 

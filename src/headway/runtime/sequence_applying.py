@@ -8,10 +8,10 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from typing import Any
 
-from headway.core.sequence_answers import Work
+from headway.core.sequence_answers import Turn
 
-Apply = Callable[[Work], Awaitable[None]]
-ApplyAll = Callable[[Sequence[Work]], Awaitable[Sequence[BaseException | None]]]
+Apply = Callable[[Turn], Awaitable[None]]
+ApplyAll = Callable[[Sequence[Turn]], Awaitable[Sequence[BaseException | None]]]
 """Applies results of different keys; says for each what it raised, if it did."""
 
 
@@ -26,7 +26,7 @@ class Stopped(asyncio.CancelledError):
 def one_by_one(apply: Apply) -> ApplyAll:
     """Make what applies many of what applies one: each raises for itself."""
 
-    async def apply_all(works: Sequence[Work]) -> Sequence[BaseException | None]:
+    async def apply_all(works: Sequence[Turn]) -> Sequence[BaseException | None]:
         applying = [asyncio.ensure_future(apply(work)) for work in works]
         if await _is_stopped(applying, ask=True):
             raise Stopped([_end_of(each) for each in applying])
@@ -35,10 +35,10 @@ def one_by_one(apply: Apply) -> ApplyAll:
     return apply_all
 
 
-def in_thread(apply: Callable[[Work], Awaitable[None] | None]) -> Apply:
+def in_thread(apply: Callable[[Turn], Awaitable[None] | None]) -> Apply:
     """Make a coroutine of a function. Told to stop, it ends when its thread has."""
 
-    async def applied(work: Work) -> None:
+    async def applied(work: Turn) -> None:
         working = asyncio.ensure_future(asyncio.to_thread(apply, work))
         is_stopped = await _is_stopped([working], ask=False)
         more = working.result()

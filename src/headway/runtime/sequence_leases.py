@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
 
-from headway.core.sequence_answers import Work
+from headway.core.sequence_answers import Turn
 from headway.ports.clock import Clock
 from headway.ports.sequences import Sequences
 from headway.runtime.sequence_reach import is_away
@@ -23,7 +23,7 @@ class SequenceLeases:
         self._renewing = renewing
 
     @asynccontextmanager
-    async def kept(self, works: Sequence[Work]) -> AsyncIterator[None]:
+    async def kept(self, works: Sequence[Turn]) -> AsyncIterator[None]:
         if not self._renewing:
             yield
             return
@@ -34,14 +34,14 @@ class SequenceLeases:
             beating.cancel()
             await asyncio.gather(beating, return_exceptions=True)
 
-    async def _renew(self, works: Sequence[Work], pause: timedelta) -> None:
+    async def _renew(self, works: Sequence[Turn], pause: timedelta) -> None:
         kept = list(works)
         while kept:
             await self._clock.wait(pause)
             renewed = await asyncio.gather(*(self._is_renewed(work) for work in kept))
             kept = [work for work, is_renewed in zip(kept, renewed, strict=True) if is_renewed]
 
-    async def _is_renewed(self, work: Work) -> bool:
+    async def _is_renewed(self, work: Turn) -> bool:
         try:
             return await self._sequences.renew(work)
         except Exception as error:

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
-from headway.core.catalogue import EVERYTHING
+from headway.core.catalogue import DEFAULT_CLASSIFIER
 from headway.core.classify import Classifier
 from headway.core.errors import HeadwayError
 from headway.core.failure import Verdict
@@ -24,7 +24,7 @@ _FIRST_PAUSE = timedelta(milliseconds=50)
 _LONGEST_PAUSE = timedelta(seconds=1)
 _GLANCE = timedelta(milliseconds=100)
 """An engine that is back answers a probe sooner than this."""
-_KNOWN = Classifier(rules=EVERYTHING.rules, unmatched=Verdict.PERMANENT)
+_KNOWN = Classifier(rules=DEFAULT_CLASSIFIER.rules, unmatched=Verdict.PERMANENT)
 
 
 class SequencesAwayError(HeadwayError):

@@ -7,7 +7,7 @@ from datetime import timedelta
 from functools import partial
 from typing import Protocol
 
-from headway.core.sequence_answers import Completed, Completion, Offer, Work
+from headway.core.sequence_answers import Completed, Completion, Offer, Turn
 from headway.core.sequence_facts import (
     KeyCleared,
     ResultFailed,
@@ -16,10 +16,10 @@ from headway.core.sequence_facts import (
     StaleDropped,
     TurnLost,
 )
+from headway.core.sequence_fates import Disposition
 from headway.ports.resequencing import SequenceWatcher
 from headway.ports.sequences import Sequences
 from headway.runtime.sequence_applying import ApplyAll, Stopped
-from headway.runtime.sequence_fates import Fate
 from headway.runtime.sequence_leases import SequenceLeases
 from headway.runtime.sequence_reach import Reach, SequencesAwayError
 
@@ -30,17 +30,17 @@ class Schedule(Protocol):
     def __call__(self, key: str, delay: timedelta, *, again: bool) -> None: ...
 
 
-class Turn:
-    """One key in the hands of this worker, from its first work to its last."""
+class HeldKey:
+    """One key that this worker has claimed, from its first turn to its last."""
 
     __slots__ = ("fate", "is_given_back", "is_refused", "look_in", "offer", "work")
 
-    def __init__(self, work: Work) -> None:
+    def __init__(self, work: Turn) -> None:
         self.work = work
         """What is to be done next."""
         self.offer: Offer | None = None
         """What was offered, if the first work is just that: the engine has not stored it."""
-        self.fate = Fate.LEFT
+        self.fate = Disposition.LEFT
         """Of what was offered."""
         self.is_refused = False
         """What was offered is not this worker's any more: it has to be offered again."""
@@ -74,7 +74,7 @@ class Turns:
         self._watcher = watcher
         self._schedule = schedule
 
-    async def take(self, turns: Sequence[Turn], *, has_store: bool = False) -> None:
+    async def take(self, turns: Sequence[HeldKey], *, has_store: bool = False) -> None:
         """Go on until no key hands out anything more.
 
         With a store of the caller's own, what was applied counts even if the engine cannot be told:
@@ -82,7 +82,7 @@ class Turns:
         """
         while turns:
             ends = await self._applied(turns, has_store=has_store)
-            done: list[Turn] = []
+            done: list[HeldKey] = []
             for turn, error in zip(turns, ends, strict=True):
                 if error is None:
                     done.append(turn)
@@ -91,7 +91,7 @@ class Turns:
             turns = await self._completed(done, has_store=has_store)
 
     async def _applied(
-        self, turns: Sequence[Turn], *, has_store: bool
+        self, turns: Sequence[HeldKey], *, has_store: bool
     ) -> Sequence[BaseException | None]:
         works = [turn.work for turn in turns]
         try:
@@ -107,7 +107,7 @@ class Turns:
             await asyncio.shield(self._hand_back(turns))
             raise
 
-    async def _completed(self, turns: Sequence[Turn], *, has_store: bool) -> list[Turn]:
+    async def _completed(self, turns: Sequence[HeldKey], *, has_store: bool) -> list[HeldKey]:
         if not turns:
             return []
         done = [Completion(t.work.key, t.work.position, t.work.token) for t in turns]
@@ -117,7 +117,7 @@ class Turns:
             if not has_store:
                 raise
             for turn in turns:
-                self._settle(turn, Fate.APPLIED)
+                self._settle(turn, Disposition.APPLIED)
             return []
         more = []
         for turn, answer in zip(turns, answers, strict=True):
@@ -125,14 +125,14 @@ class Turns:
             if not answer.accepted:
                 turn.is_refused = self._is_own(turn)
                 continue
-            self._settle(turn, Fate.APPLIED)
+            self._settle(turn, Disposition.APPLIED)
             turn.look_in = answer.look_in
             if answer.work is not None:
                 turn.work = answer.work
                 more.append(turn)
         return more
 
-    def _announce(self, work: Work, answer: Completed) -> None:
+    def _announce(self, work: Turn, answer: Completed) -> None:
         if not answer.accepted:
             self._watcher.tell(TurnLost(work.key, work.position))
             return
@@ -143,21 +143,21 @@ class Turns:
         if answer.cleared:
             self._watcher.tell(KeyCleared(work.key))
 
-    async def _give_back(self, turn: Turn, error: BaseException) -> None:
+    async def _give_back(self, turn: HeldKey, error: BaseException) -> None:
         offer, work = turn.as_offer(), turn.work
         wait = await self._reach.ask(partial(self._sequences.give_back, offer))
         self._watcher.tell(ResultFailed(work.key, work.position, work.attempt, error, wait))
         if wait is None:
             turn.is_refused = self._is_own(turn)
             return
-        self._settle(turn, Fate.HELD)
+        self._settle(turn, Disposition.HELD)
         turn.is_given_back, turn.look_in = True, wait
         if not work.held:
             self._watcher.tell(ResultHeld(work.key, work.position, 1))
         self._schedule(work.key, wait, again=work.held)
 
     async def _leave(
-        self, turns: Sequence[Turn], ends: Sequence[BaseException | None], *, has_store: bool
+        self, turns: Sequence[HeldKey], ends: Sequence[BaseException | None], *, has_store: bool
     ) -> None:
         """Complete what was applied all the same; the rest, and what comes next, is for others."""
         done = [turn for turn, end in zip(turns, ends, strict=True) if end is None]
@@ -165,15 +165,15 @@ class Turns:
         with suppress(Exception):  # as below
             await self._hand_back(await self._completed(done, has_store=has_store))
 
-    async def _hand_back(self, turns: Sequence[Turn]) -> None:
+    async def _hand_back(self, turns: Sequence[HeldKey]) -> None:
         for turn in turns:
             with suppress(Exception):  # the lease ends by itself; what ended this is to be raised
                 await self._sequences.give_back(turn.as_offer(), timedelta())
 
-    def _settle(self, turn: Turn, fate: Fate) -> None:
+    def _settle(self, turn: HeldKey, fate: Disposition) -> None:
         if self._is_own(turn):
             turn.fate = fate
 
-    def _is_own(self, turn: Turn) -> bool:
+    def _is_own(self, turn: HeldKey) -> bool:
         """Say whether the work at hand is what was offered, and no later one of its key."""
         return turn.offer is not None and turn.offer.position == turn.work.position

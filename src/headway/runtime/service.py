@@ -1,16 +1,14 @@
 """A service: which events it handles, and by which rules. It declares; a worker runs it."""
 
-import inspect
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-import msgspec
-
-from headway.core.backoff import Exponential, NoJitter
-from headway.core.catalogue import EVERYTHING
+from headway.core.catalogue import DEFAULT_CLASSIFIER, has_default_rules
 from headway.core.classify import Classifier
+from headway.core.data_type import Decoder
 from headway.core.errors import ConfigurationError
 from headway.core.event import (
     Envelope,
@@ -22,13 +20,24 @@ from headway.core.event import (
 )
 from headway.core.health import FloodRule, OutageRule
 from headway.core.lifecycle import Lifecycle
-from headway.core.policy import RetryConfig, RetryPolicy
+from headway.core.origin import is_coroutine, origin
+from headway.core.policy import TRANSIENT, RetryConfig, RetryPolicy
 from headway.core.routing import checked_name, failed_queue_name, queue_name
+from headway.core.showing import function_name
+from headway.core.travel import LONGEST_VERSION
 from headway.core.writes import Document
 from headway.ports.bus import Queue
+from headway.runtime.declaration import Declaration
 
 Handler = Callable[..., Any]
-H = TypeVar("H", bound=Handler)
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar as DefaultedTypeVar
+
+    T = DefaultedTypeVar("T", default=Any)
+else:
+    T = TypeVar("T")
+W = TypeVar("W")
+R = TypeVar("R")
 Dedup = str | Callable[[Event], str]
 Named = str | Callable[[Event], Sequence[str]]
 """Says which documents an event is about: the field of its data, or a function of the event."""
@@ -37,12 +46,13 @@ Rebuild = Callable[[Document], Any]
 FailedData = Callable[[Event, dict[str, Any]], Any]
 """Makes the data of a `*Failed` event from the event that has ended, and the usual facts."""
 
-TRANSIENT = RetryPolicy(
-    max_attempts=3,
-    backoff=Exponential(base=timedelta(seconds=5), cap=timedelta(seconds=60), jitter=NoJitter()),
-    ttl=timedelta(minutes=30),
-)
-"""Three tries, 5 and 10 seconds apart: for faults of the infrastructure and unknown errors."""
+_LONGEST_GRACE = timedelta(days=7)
+
+
+class Subscribe(Protocol[T]):
+    """Decorates a handler of events whose data is of one type."""
+
+    def __call__(self, handler: Callable[[Event[T], W], R], /) -> Callable[[Event[T], W], R]: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,8 +71,13 @@ class Subscription:
     lifecycle: Lifecycle | None = None
     """Of the documents, where the event is about any."""
     rebuild: Rebuild | None = None
-    data: msgspec.json.Decoder[Any] | None = None
+    data: Decoder | None = None
     timeout: timedelta | None = None
+
+    @property
+    def function(self) -> str:
+        """Name of the handler, for log lines."""
+        return function_name(self.handler)
 
     def name_work(self, envelope: Envelope, event: Event, operation: str) -> tuple[str, str]:
         """Give the idempotency key of an event, as people are shown it and as it is recorded.
@@ -106,19 +121,34 @@ class Service:
         classifier: What an exception means.
         failed_queue: Where letters go; `<name>.failed` if not given.
         outage: When a dependency counts as down.
-        flood: When a stream of letters is taken for a bad deploy.
+        flood: When permanent failures of one event type are taken for a bad deploy.
+        version: A text of your own, such as a git commit. During a roll-out it tells the old
+            workers from the new ones: an event that one of them cannot read is left to the other.
+            A sweep gives documents that failed by a programming error one attempt under another
+            version.
+        version_grace: How long a version counts as alive after its last worker was.
         lifecycles: How documents say where they are, for collections that this service works on
             or inserts into; without one, by `status`, with three attempts and no lease.
+        announces: Types of events that it publishes and that no service has to take. An event of
+            any other type that no service takes is kept as unrouted until one does. Types of
+            `failed=` need no consumer either.
+        slow_after: A handler that runs for longer is named in the log; None: none is.
     """
 
     name: str
     retry: RetryConfig | None = field(default=None, kw_only=True)
     transient: RetryPolicy = field(default=TRANSIENT, kw_only=True)
-    classifier: Classifier = field(default=EVERYTHING, kw_only=True)
+    classifier: Classifier = field(default=DEFAULT_CLASSIFIER, kw_only=True)
     failed_queue: str = field(default="", kw_only=True)
     outage: OutageRule = field(default=OutageRule(), kw_only=True)
     flood: FloodRule = field(default=FloodRule(), kw_only=True)
+    version: str = field(default="", kw_only=True)
+    version_grace: timedelta = field(default=timedelta(minutes=10), kw_only=True)
     lifecycles: Sequence[Lifecycle] = field(default=(), kw_only=True)
+    announces: Sequence[str] = field(default=(), kw_only=True)
+    announced: set[str] = field(default_factory=set, init=False, repr=False)
+    """Types of `announces=` and `failed=`."""
+    slow_after: timedelta | None = field(default=timedelta(minutes=5), kw_only=True)
     lifecycles_by_name: dict[str, Lifecycle] = field(default_factory=dict, init=False, repr=False)
     subscriptions: dict[tuple[str, str], Subscription] = field(
         default_factory=dict, init=False, repr=False
@@ -130,26 +160,71 @@ class Service:
         self.failed_queue = checked_name(
             "failed_queue", self.failed_queue or failed_queue_name(self.name)
         )
+        _check_version(self.name, self.version, self.version_grace)
+        self._check_types()
+        if not has_default_rules(self.classifier):
+            logging.getLogger("headway").warning(
+                "The classifier of service %s has none of the default rules: what its own rules do "
+                "not name is %s, also KeyError and DocumentNotFoundError. Use "
+                "DEFAULT_CLASSIFIER.before([...]) of headway.retrying to keep the default rules.",
+                self.name,
+                self.classifier.unmatched,
+            )
         names = [lifecycle.collection for lifecycle in self.lifecycles]
         for twice in sorted({name for name in names if names.count(name) > 1}):
             raise ConfigurationError(
                 f"{self.name}: collection {twice!r} has two lifecycles; give it one"
             )
         self.lifecycles_by_name.update(zip(names, self.lifecycles, strict=True))
+        if isinstance(self.announces, str):
+            raise ConfigurationError(
+                f"Invalid announces={self.announces!r} of service {self.name!r}: use a list of "
+                f"event types, such as [{self.announces!r}]."
+            )
+        self.announced.update(checked_name("announces", each) for each in self.announces)
+
+    def _check_types(self) -> None:
+        kinds: dict[str, tuple[type, ...]] = {
+            "retry": (RetryConfig, type(None)),
+            "transient": (RetryPolicy,),
+            "classifier": (Classifier,),
+            "outage": (OutageRule,),
+            "flood": (FloodRule,),
+            "slow_after": (timedelta, type(None)),
+        }
+        for name, kind in kinds.items():
+            if not isinstance(value := getattr(self, name), kind):
+                raise ConfigurationError(
+                    f"Invalid {name}={value!r:.80} of service {self.name!r}. Use a "
+                    f"{kind[0].__name__}."
+                )
+        if self.slow_after is not None and self.slow_after <= timedelta():
+            raise ConfigurationError(
+                f"Invalid slow_after={self.slow_after} of service {self.name!r}. Use a positive "
+                "timedelta, or None for no warning."
+            )
+        given: object = self.lifecycles
+        if not isinstance(given, Sequence) or not all(
+            isinstance(each, Lifecycle) for each in given
+        ):
+            raise ConfigurationError(
+                f"Invalid lifecycles={given!r:.80} of service {self.name!r}. Use a list, "
+                'lifecycles=[Lifecycle("orders")].'
+            )
 
     def on(
         self,
         event_type: str,
         *,
         failed: str | None = None,
-        failed_data: FailedData | None = None,
-        dedup: Dedup | None = None,
-        documents: tuple[str, Named] | None = None,
+        failed_data: Callable[[Event[T], dict[str, Any]], Any] | None = None,
+        dedup: str | Callable[[Event[T]], str] | None = None,
+        documents: tuple[str, str | Callable[[Event[T]], Sequence[str]]] | None = None,
         rebuild: Rebuild | None = None,
-        data: type | None = None,
+        data: type[T] | None = None,
         queue: str | None = None,
         timeout: timedelta | None = None,
-    ) -> Callable[[H], H]:
+    ) -> Subscribe[T]:
         """Handle events of one type with the decorated function: `handler(event, work)`.
 
         Args:
@@ -163,59 +238,47 @@ class Service:
                 or a function of the event that gives them: their attempts are counted and their
                 status is set, and a sweep finds those that are stuck.
             rebuild: Makes the data of such an event from a stuck document; without it, the data
-                is that field with the document's id.
-            data: A msgspec Struct (or another type that msgspec knows) for the event's data.
+                is that field with the document's id: in a list if the name of the field ends in
+                "s", unless the type of `data=` says otherwise.
+            data: The type of the event's data: a msgspec Struct, a dataclass, a TypedDict or a
+                pydantic model. Without it, a dict.
             queue: Name of the queue; `<service>.<routing key>` if not given.
             timeout: How long one attempt may take, for coroutines.
         """
+        if callable(event_type):
+            raise ConfigurationError(
+                f"Invalid @{self.name}.on ({origin(event_type)}): the event type is missing. "
+                f'Use @{self.name}.on("OrderPlaced").'
+            )
         checked_name("event_type", event_type)
-        name = checked_name("queue", queue or queue_name(self.name, event_type))
-        self._check_free(event_type)
-        if timeout is not None and timeout <= timedelta():
-            raise ConfigurationError(
-                f"timeout={timeout} is not accepted: use a positive timedelta, or None for no limit"
-            )
-        if rebuild is not None and documents is None:
-            raise ConfigurationError(
-                f"rebuild={rebuild!r} is not accepted for {event_type} without documents=: say "
-                "which documents it is about"
-            )
-        if rebuild is None and documents is not None and callable(documents[1]):
-            raise ConfigurationError(
-                f"documents=({documents[0]!r}, {documents[1]!r}) is not accepted for {event_type} "
-                "without rebuild=: which field holds their ids is not known, so say how an event "
-                "is made from a document"
-            )
-        if failed_data is not None:
-            _check_failed_data(failed_data, event_type, failed)
-        if name == self.failed_queue:
-            raise ConfigurationError(
-                f"queue={name!r} is not accepted: letters are kept there; use another name"
-            )
 
-        def decorate(handler: H) -> H:
-            _check_handler(handler)
-            self._check_free(event_type)
-            self._check_queue(name, event_type)
-            coroutine = _is_coroutine(handler)
-            if timeout is not None and not coroutine:
-                raise ConfigurationError(
-                    f"timeout={timeout} is not accepted for {handler!r}: a thread cannot be "
-                    "stopped from outside; make it a coroutine, or limit what it waits for"
-                )
+        def decorate(handler: Callable[[Event[T], W], R]) -> Callable[[Event[T], W], R]:
+            declared = Declaration(event_type, handler)
+            declared.check_handler()
+            self._check_free(event_type, handler)
+            name = queue_name(self.name, event_type) if queue is None else queue
+            declared.check_name("queue", name)
+            self._check_queue(name, declared, event_type)
+            declared.check_failed(failed, failed_data)
+            decoder = declared.check_data(data)
+            declared.check_dedup(dedup, data)
+            declared.check_documents(documents, data, rebuild)
+            declared.check_timeout(timeout)
+            if failed is not None:
+                self.announced.add(failed)
             self.subscriptions[name, event_type] = Subscription(
                 service=self.name,
                 event_type=event_type,
                 handler=handler,
                 queue=name,
-                is_coroutine=coroutine,
+                is_coroutine=is_coroutine(handler),
                 failed=failed,
                 failed_data=failed_data,
                 dedup=dedup,
                 documents=documents,
                 lifecycle=None if documents is None else self.lifecycle(documents[0]),
                 rebuild=rebuild,
-                data=None if data is None else msgspec.json.Decoder(data),
+                data=decoder,
                 timeout=timeout,
             )
             return handler
@@ -226,20 +289,27 @@ class Service:
         """Give the lifecycle of a collection: the one that was declared, or the usual one."""
         return self.lifecycles_by_name.get(collection) or Lifecycle(collection)
 
-    def _check_queue(self, queue: str, event_type: str) -> None:
+    def _check_queue(self, queue: str, declared: Declaration, event_type: str) -> None:
+        if queue == self.failed_queue:
+            raise declared.refused(
+                f"queue={queue!r}", "dead letters are kept there. Use another name."
+            )
         for taken, other in self.subscriptions:
             if taken == queue and other != event_type:
-                raise ConfigurationError(
-                    f"queue={queue!r} is not accepted for {event_type}: it takes {other}, and two "
-                    "events of one id could not be told apart in it; give each type its own"
+                raise declared.refused(
+                    f"queue={queue!r}",
+                    f"it takes {other}, and two events of one id could not be told apart in it. "
+                    "Use a queue for each type.",
                 )
 
-    def _check_free(self, event_type: str) -> None:
-        if any(taken == event_type for _, taken in self.subscriptions):
-            raise ConfigurationError(
-                f"{self.name}: {event_type} has a handler already, and done work is remembered by "
-                "service and type: call both from one handler, or make another service"
-            )
+    def _check_free(self, event_type: str, handler: object) -> None:
+        for (_, taken), other in self.subscriptions.items():
+            if taken == event_type:
+                raise ConfigurationError(
+                    f"Invalid handler {origin(handler)}: {event_type} has a handler already in "
+                    f"{self.name}, {origin(other.handler)}, and done work is remembered by service "
+                    "and type. Call both from one handler, or use another service."
+                )
 
     def queues(self) -> Sequence[Queue]:
         """Give the queues that this service takes from."""
@@ -252,37 +322,18 @@ class Service:
         ]
 
 
-def _check_failed_data(failed_data: object, event_type: str, failed: str | None) -> None:
-    named = f"failed_data={failed_data!r} is not accepted for {event_type}"
-    if failed is None:
-        raise ConfigurationError(f"{named} without failed=: say which event it makes the data of")
-    if not callable(failed_data) or _is_coroutine(failed_data):
+def _check_version(service: str, version: object, grace: object) -> None:
+    is_text = isinstance(version, str) and (version.isprintable() or not version)
+    if not (is_text and len(str(version)) <= LONGEST_VERSION):
         raise ConfigurationError(
-            f"{named}: use a plain function (event, facts) that gives the data at once"
+            f"Invalid version={version!r} for service {service!r}: use a printable text of at "
+            f"most {LONGEST_VERSION} characters, such as a git commit."
         )
-
-
-def _check_handler(handler: Handler) -> None:
-    if not callable(handler):
-        raise ConfigurationError(f"{handler!r} is no handler: decorate a function (event, work)")
-    plain = inspect.unwrap(handler)
-    if inspect.isgeneratorfunction(plain) or inspect.isasyncgenfunction(plain):
+    if not isinstance(grace, timedelta) or not timedelta() < grace <= _LONGEST_GRACE:
         raise ConfigurationError(
-            f"{handler!r} is no handler: it has a yield in it, so calling it runs nothing"
+            f"Invalid version_grace={grace!r} for service {service!r}: use a timedelta of more "
+            f"than 0 and at most {_LONGEST_GRACE.days} days."
         )
-    try:
-        inspect.signature(handler).bind(None, None)
-    except TypeError:
-        raise ConfigurationError(
-            f"{handler!r} is no handler: it must take two arguments, (event, work)"
-        ) from None
-
-
-def _is_coroutine(handler: Handler) -> bool:
-    """Say whether to await it; a wrapper counts as what it is, or else as what it wraps."""
-    own_call = getattr(handler, "__call__", None)  # noqa: B004
-    candidates = (handler, inspect.unwrap(handler), own_call)
-    return any(inspect.iscoroutinefunction(each) for each in candidates)
 
 
 def _checked_key(key: object) -> str:
@@ -299,8 +350,8 @@ def _ids(data: Any, name: str) -> list[str]:
 
 
 def _checked_ids(found: object, where: str) -> list[str]:
-    if isinstance(found, str | int):
-        return [str(found)]
-    if not isinstance(found, list | tuple) or not found:
+    """Refuse ids that are empty: they would make every event a duplicate of every other."""
+    ids = [found] if isinstance(found, str | int) else found
+    if not isinstance(ids, list | tuple) or not ids or "" in ids or None in ids:
         raise ValueError(f"{where} should hold the ids that name the work, not {found!r:.80}")
-    return [str(each) for each in found]
+    return [str(each) for each in ids]

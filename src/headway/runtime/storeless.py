@@ -6,6 +6,7 @@ have no place here, and are refused instead of being lost.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, NoReturn
 
@@ -14,7 +15,7 @@ from headway.core.errors import ConfigurationError, UnsendableError
 from headway.core.letter import Letter
 from headway.core.lifecycle import Lifecycle, State
 from headway.core.writes import Document
-from headway.ports.bus import Bus, Delivery, HandedBack, Message, Then
+from headway.ports.bus import Bus, Delivery, HandedBack, Message, Then, unrouted_types
 from headway.ports.commit import COMMITTED, LOST, Finish, Outcome, Unit
 from headway.ports.letters import Letters
 from headway.ports.records import DoneRecord
@@ -70,15 +71,20 @@ class BusOnly:
             settlements.append((unit.delivery, unit.then))
         for queue, written in letters.items():
             await self._letters.write(queue, written)
+        unrouted: frozenset[str] = frozenset()
         if outgoing:
-            await self._bus.publish(outgoing)
+            unrouted = unrouted_types(outgoing, await self._bus.publish(outgoing))
         settled = await self._bus.settle(settlements) if settlements else ()
-        if not refused:
+        if not refused and not unrouted:
             return [COMMITTED if ours else LOST for ours in settled]
         answers = iter(settled)
-        return [
+        finishes = [
             refused.get(number) or (COMMITTED if next(answers) else LOST)
             for number in range(len(units))
+        ]
+        return [
+            replace(finish, unrouted=unit.unrouted(unrouted))
+            for unit, finish in zip(units, finishes, strict=True)
         ]
 
 

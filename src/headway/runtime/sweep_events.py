@@ -9,12 +9,16 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+import msgspec
+
 from headway.core.beginning import sweep_run
 from headway.core.event import Event, open_envelope, publishable, read_data
+from headway.core.origin import origin
 from headway.core.sweep import Requeue
 from headway.core.travel import Travel, instant
 from headway.core.writes import ID, Document
 from headway.ports.bus import Message
+from headway.runtime.service import Rebuild
 from headway.runtime.sweep_targets import Target
 from headway.runtime.work import nth_id
 
@@ -38,11 +42,32 @@ def rebuilt(target: Target, document: Document, requeue: Requeue, now: datetime)
     Sent again for the same attempt, it has the same id and the same operation.
     """
     subscription = target.subscription
+    if subscription.rebuild is not None:
+        return _rebuilt(target, document, _data(subscription.rebuild, document), requeue, now)
+    one, many = document[ID], [document[ID]]
+    # A name such as order_ids or orders says a list; where the type says otherwise, it goes first.
+    likely, other = (many, one) if str(target.field).endswith("s") else (one, many)
+    try:
+        return _rebuilt(target, document, {target.field: likely}, requeue, now)
+    except msgspec.ValidationError:
+        try:
+            return _rebuilt(target, document, {target.field: other}, requeue, now)
+        except msgspec.ValidationError as error:
+            raise msgspec.ValidationError(
+                f"the id alone is no data of {subscription.event_type}: {error}. Use rebuild=, a "
+                "function that makes the data of an event from a document."
+            ) from error
+
+
+def _rebuilt(
+    target: Target, document: Document, data: Any, requeue: Requeue, now: datetime
+) -> Sending:
+    subscription = target.subscription
     event = Event(
         subscription.event_type,
         nth_id(requeue.operation, 0, "sweep"),
         instant(now),
-        data=_data(target, document),
+        data=data,
     )
     body = publishable(event, any_data=True)
     envelope = open_envelope(body)
@@ -56,22 +81,19 @@ def rebuilt(target: Target, document: Document, requeue: Requeue, now: datetime)
     return Sending(document, requeue, message)
 
 
-def _data(target: Target, document: Document) -> Any:
-    rebuild = target.subscription.rebuild
-    if rebuild is None:
-        return {target.field: [document[ID]]}
+def _data(rebuild: Rebuild, document: Document) -> Any:
     # A copy: what it was when it was read decides whether it may be claimed.
     data = rebuild(copy.deepcopy(document))
     if inspect.iscoroutine(data):
         data.close()
-        raise TypeError(f"rebuild={rebuild!r} is a coroutine function: give a plain one")
+        raise TypeError(f"rebuild=<{origin(rebuild)}> returned a coroutine. Use a plain function.")
     return data
 
 
 def _check_about(target: Target, document: Document, ids: tuple[str, ...]) -> None:
     """One attempt at one document is one operation, so the event must be about it alone."""
     if ids != (str(document[ID]),):
-        named = repr(target.field) if callable(target.field) else f"data.{target.field}"
+        named = origin(target.field) if callable(target.field) else f"data.{target.field}"
         raise ValueError(
             f"the event is about {list(ids[:3])!r} by {named}, and not about this document: "
             "rebuild= should give the data of an event for the one document that it is given"

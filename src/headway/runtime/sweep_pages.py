@@ -16,7 +16,7 @@ from headway.ports.clock import Clock
 from headway.runtime.sweep_targets import Target
 
 PAGE = 1_000
-VIEWS = (View.CLAIM_OVER, View.LEASE_OVER, View.FAILED, View.UNMOVED)
+VIEWS = (View.CLAIM_OVER, View.LEASE_OVER, View.FAILED, View.OUTDATED, View.UNMOVED)
 """What was begun first comes first. A document may be in two of them."""
 _OVERLAPPING = frozenset({View.CLAIM_OVER, View.LEASE_OVER})
 
@@ -31,6 +31,7 @@ _SKIPS = {
     Why.PROCESSED: Skip.SETTLED,
     Why.GIVEN_UP: Skip.SETTLED,
     Why.FOREIGN: Skip.SETTLED,
+    Why.PERMANENT: Skip.SETTLED,
 }
 
 

@@ -12,11 +12,11 @@ from headway.core.tally import Tally
 from headway.core.writes import ID
 from headway.ports.clock import Clock
 from headway.ports.engine import Sweeping
+from headway.runtime.collection_names import misnamed
 from headway.runtime.down_notes import DOWN
 from headway.runtime.sweep_caps import Caps
 from headway.runtime.sweep_doubts import doubt
 from headway.runtime.sweep_making import make
-from headway.runtime.sweep_names import misnamed
 from headway.runtime.sweep_pages import Page, Pages
 from headway.runtime.sweep_pauses import Pauses
 from headway.runtime.sweep_targets import Target
@@ -94,7 +94,8 @@ async def preview(
 ) -> list[Preview]:
     """Look at every collection as a sweep does."""
     down = await sweeping.leases.held(DOWN)
-    near = await misnamed(targets, sweeping.desk)
+    there = await sweeping.desk.collections()
+    near = misnamed((target.collection for target in targets), there)
     found = [await _look(target, down, sweeping, settings, clock) for target in targets]
     for each in found:
         each.near = near.get(each.collection)

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from headway.core.catalogue import EVERYTHING
+from headway.core.catalogue import DEFAULT_CLASSIFIER
 from headway.core.errors import ConfigurationError, UnsendableError
 from headway.core.failure import words
 from headway.core.secrets import hidden
@@ -62,7 +62,7 @@ class Refusals:
         try:
             return await ask(items)
         except Exception as error:
-            kind = EVERYTHING.classify(error)
+            kind = DEFAULT_CLASSIFIER.classify(error)
             is_locked = kind.error_type in _LOCKED
             self._locked += is_locked
             self._refused += not is_locked

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 
-from headway.core.catalogue import EVERYTHING
+from headway.core.catalogue import DEFAULT_CLASSIFIER
 from headway.core.errors import BrokerFullError, ConfigurationError, UnsendableError
 from headway.core.facts import Fact
 from headway.core.failure import Verdict
@@ -152,4 +152,4 @@ class Dispatch:
 
 def was_refused(error: Exception) -> bool:
     """Say whether an error means that nothing was stored, and not merely that nobody knows."""
-    return EVERYTHING.classify(error).verdict is Verdict.PERMANENT
+    return DEFAULT_CLASSIFIER.classify(error).verdict is Verdict.PERMANENT

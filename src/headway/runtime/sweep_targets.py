@@ -1,15 +1,19 @@
 """What is swept: for each collection, the one handler to which stuck documents are sent again."""
 
+import logging
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 
 from headway.core.errors import ConfigurationError
+from headway.core.showing import described
 from headway.core.sweep import SweepRule
 from headway.core.sweep_settings import SweepSettings
-from headway.ports.bus import Queue
+from headway.ports.bus import Bus, Queue
 from headway.runtime.fitness import refuse_misspelt
 from headway.runtime.service import Named, Service, Subscription
+
+_LOG = logging.getLogger("headway")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +72,21 @@ def find_targets(
     return [target for name, target in targets.items() if not only or name in only]
 
 
+async def of_live_version(target: Target, bus: Bus) -> Target:
+    """Give a target with the version that all live workers of its queue run, if they run one.
+
+    Of several versions any may take an event, also one that has failed with it. Where the bus does
+    not answer, the version is unknown, as where no worker lives.
+    """
+    try:
+        live = await bus.live_versions(target.queue.name)
+    except Exception as error:  # noqa: BLE001 (whatever a driver raises when the engine is unavailable)
+        _LOG.debug("Which versions of %s live is unknown: %s", target.queue.name, described(error))
+        live = ()
+    version = next(iter(live)) if len(live) == 1 else None
+    return replace(target, rule=replace(target.rule, version=version))
+
+
 def _one(collection: str, targets: Sequence[Target]) -> Target:
     """Of several handlers for one collection, take the one that can rebuild its event."""
     if len(targets) == 1:
@@ -79,5 +98,6 @@ def _one(collection: str, targets: Sequence[Target]) -> Target:
     have = "several of them have" if rebuilding else "none of them has"
     raise ConfigurationError(
         f"documents of {collection!r} are worked on by {len(targets)} handlers ({names}), and "
-        f"{have} rebuild=: give it to exactly one, to which stuck documents are to be sent"
+        f"{have} rebuild=: give it to exactly one, to which stuck documents are to be sent; or, if "
+        "they are two stages, give each a collection of its own, because one status is one stage"
     )

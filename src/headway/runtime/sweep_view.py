@@ -50,11 +50,14 @@ class SweepView:
         chance: Chance,
         *,
         interval: timedelta = timedelta(seconds=900),
+        live: Callable[[SweepRule], Awaitable[SweepRule]] | None = None,
     ) -> None:
         self._sweeping = sweeping
         self._rules = tuple(rules)
         self._clock = clock
         self._token = chance.token()
+        self._live = live
+        """Gives a rule with the version that runs at the moment."""
         self._recent = interval * _RECENT
         self._last: SweepEnded | None = None
         self._shown: Mapping[str, float] | None = None
@@ -81,7 +84,8 @@ class SweepView:
                 totals = await self._sweeping.totals.add(GROUP, {})
                 for rule in self._rules:
                     try:
-                        tallies[rule.collection] = await self._sweeping.candidates.tally(rule, now)
+                        live = rule if self._live is None else await self._live(rule)
+                        tallies[rule.collection] = await self._sweeping.candidates.tally(live, now)
                     except Exception as error:  # noqa: BLE001 (one collection hides no other)
                         wrong = error
         except Exception as error:  # noqa: BLE001 (whatever the driver of some store raises)

@@ -8,10 +8,10 @@ from contextlib import suppress
 from datetime import datetime, timedelta
 
 from headway.core.backoff import Exponential
-from headway.core.catalogue import EVERYTHING
+from headway.core.catalogue import DEFAULT_CLASSIFIER
 from headway.core.errors import ConfigurationError
 from headway.core.facts import Fact
-from headway.core.showing import shown
+from headway.core.showing import described, shown
 from headway.core.sweep import SweepRule
 from headway.core.sweep_facts import CollectionFailed, CollectionSwept, SweepEnded
 from headway.core.sweep_settings import SweepSettings
@@ -20,16 +20,18 @@ from headway.ports.chance import Chance
 from headway.ports.clock import Clock
 from headway.ports.engine import Engine, Sweeping
 from headway.ports.observer import Observer
+from headway.runtime.collection_names import misnamed
 from headway.runtime.down_notes import DOWN
+from headway.runtime.fitness import warn_of_stages
 from headway.runtime.observers import Observers
 from headway.runtime.service import Service
 from headway.runtime.storeless import needs_store
 from headway.runtime.sweep_collections import Collections, OnProgress, said
 from headway.runtime.sweep_counts import Counts, of_collection, of_errors, of_run
 from headway.runtime.sweep_leading import BEAT, Leadership
-from headway.runtime.sweep_names import misnamed
 from headway.runtime.sweep_pace import Stopping
-from headway.runtime.sweep_targets import Target, find_targets
+from headway.runtime.sweep_targets import Target, find_targets, of_live_version
+from headway.runtime.unrouted import tell_of_routed
 
 __all__ = ["AfterRun", "OnProgress", "Sweeper"]
 
@@ -65,7 +67,10 @@ class Sweeper:
         self._clock = clock
         self._chance = chance
         self._observer = Observers(observer)
+        self._on_routed = tell_of_routed(services, self._tell)
         self._is_open = is_open
+        self._unchecked = () if is_open else tuple(services)
+        """Services that no worker has looked at: it warns of what they share."""
         self._after_run = after_run
         self._counts = Counts(self._sweeping.totals, [t.collection for t in self.targets])
         self._collections = Collections(
@@ -139,7 +144,7 @@ class Sweeper:
             down = await self._sweeping.leases.held(DOWN)
         except ConfigurationError:
             raise  # a person has to mend it
-        except Exception as error:  # noqa: BLE001 (whatever a driver raises when nobody answers)
+        except Exception as error:  # noqa: BLE001 (whatever a driver raises when the engine is unavailable)
             errors[type(error).__name__] += 1
             self._tell(CollectionFailed(collection="", error=error))
             swept = await self._not_swept(said(error))
@@ -171,7 +176,7 @@ class Sweeper:
         if self._is_open:
             return True
         queues = [target.queue for target in self.targets]
-        opening = asyncio.create_task(self._engine.open(queues))
+        opening = asyncio.create_task(self._engine.open(queues, self._on_routed))
         stopping = asyncio.create_task(self._stop.wait())
         try:
             await asyncio.wait({opening, stopping}, return_when=asyncio.FIRST_COMPLETED)
@@ -188,8 +193,10 @@ class Sweeper:
         if self._has_looked:
             return
         self._has_looked = True
+        warn_of_stages(self._unchecked)
         with suppress(Exception):  # whatever a driver raises: the sweep says what is wrong
-            found = await misnamed(self.targets, self._sweeping.desk)
+            names = [target.collection for target in self.targets]
+            found = misnamed(names, await self._sweeping.desk.collections())
             for name, near in found.items():
                 _LOG.warning(
                     "There is no document in %s, which is to be swept: did you mean %s? Then "
@@ -201,6 +208,7 @@ class Sweeper:
     async def _sweep(
         self, target: Target, down: Collection[str], stopping: Stopping, errors: Counter[str]
     ) -> CollectionSwept:
+        target = await of_live_version(target, self._engine.bus)
         swept = await self._collections.sweep(target, down, stopping)
         try:
             await self._counts.add(of_collection(swept))
@@ -218,7 +226,7 @@ class Sweeper:
         try:
             totals = await self._counts.add({**of_run(status, elapsed), **of_errors(errors)})
         except Exception as error:  # noqa: BLE001 (it is added with the next that is stored)
-            _LOG.debug("The totals of sweeps could not be stored: %s", error)
+            _LOG.debug("Could not store the totals of sweeps: %s", described(error))
         ended = SweepEnded(
             status=status,
             ended=self._clock.now(),
@@ -256,7 +264,7 @@ class Sweeper:
     async def _answers(self) -> bool:
         try:
             await self._sweeping.leases.held(DOWN)
-        except Exception:  # noqa: BLE001 (whatever a driver raises when nobody answers)
+        except Exception:  # noqa: BLE001 (whatever a driver raises when the engine is unavailable)
             return False
         return True
 
@@ -271,6 +279,6 @@ class Sweeper:
 
     def _tell(self, fact: Fact) -> None:
         if isinstance(fact, CollectionFailed):
-            kind = EVERYTHING.classify(fact.error).error_type
+            kind = DEFAULT_CLASSIFIER.classify(fact.error).error_type
             self._met_nobody = self._met_nobody or kind == "CONNECTION_ERROR"
         self._observer.tell(fact)

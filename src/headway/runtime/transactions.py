@@ -20,6 +20,7 @@ from headway.core.errors import (
 )
 from headway.core.facts import CommitResolved
 from headway.core.failure import Verdict, note, words
+from headway.core.showing import described
 from headway.ports.transactions import Claim, Plan, TransactionDriver
 from headway.runtime.plan import follow, follow_async
 from headway.runtime.retrying import Retrying, is_async
@@ -229,7 +230,10 @@ class _Attempts:
     def _close(self, driver: TransactionDriver, connection: Any, *, clean: bool) -> Plan[None]:
         try:
             yield from driver.close(connection, clean=clean)
-        except (
-            Exception
-        ):  # what became of the transaction is known, and must not be changed by this
-            logging.getLogger("headway").warning("a connection did not close", exc_info=True)
+        # What became of the transaction is known, and must not be changed by this.
+        except Exception as error:  # noqa: BLE001
+            logging.getLogger("headway").warning(
+                "Could not close a connection of %s: %s",
+                self._retrying.name or "run_transaction",
+                described(error),
+            )

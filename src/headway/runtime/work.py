@@ -4,19 +4,28 @@ Nothing that is written here happens before the handler has returned. Then every
 in one commit, together with the record that the event is done; or nothing does.
 """
 
-import inspect
+import asyncio
 import math
 import re
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from hashlib import sha256
+from types import CodeType
 from typing import Any, TypeVar
 
 from headway.core.catalogue import names_engine
-from headway.core.errors import DocumentNotFoundError, UnreadableDocumentError, WorkOverError
+from headway.core.errors import (
+    DocumentNotFoundError,
+    NotAwaitedError,
+    UnreadableDocumentError,
+    WorkOverError,
+)
 from headway.core.event import Event, publishable, short_name
-from headway.core.lifecycle import Lifecycle
+from headway.core.lifecycle import Lifecycle, lost_at_commit
+from headway.core.origin import caller, origin, place
 from headway.core.routing import checked_name
 from headway.core.storable import copied
 from headway.core.travel import Travel, instant
@@ -36,6 +45,7 @@ from headway.core.writes import (
 from headway.ports.bus import Message
 from headway.ports.commit import TransactionBody
 from headway.ports.documents import Documents
+from headway.runtime.service import Subscription
 
 T = TypeVar("T")
 _BEGINS_WITH_TIME = re.compile(
@@ -50,25 +60,39 @@ class Around:
     store: Documents
     now: Callable[[], datetime]
     new_id: Callable[[], str]
-    bodies_wait: bool = False
-    """Bodies are coroutine functions, because the store's driver has to be awaited."""
     until_available: Callable[..., Awaitable[Any]] | None = None
     """Repeats a read while the store is unavailable; None: a read that fails raises."""
+    loop: asyncio.AbstractEventLoop | None = None
+    """The event loop of the worker, where reads are awaited."""
 
 
 class Buffer:
     """What has been written and published so far."""
 
     __slots__ = (
-        "around", "bodies", "key", "lifecycles", "outgoing", "over", "put_off", "store", "waited",
-        "writes",
+        "announced", "around", "begun", "bodies", "key", "lifecycles", "outgoing", "over",
+        "put_off", "store", "subscription", "unawaited", "waited", "writes",
     )  # fmt: skip
 
-    def __init__(self, key: str, around: "Around", lifecycles: Mapping[str, Lifecycle]) -> None:
+    def __init__(
+        self,
+        key: str,
+        around: "Around",
+        lifecycles: Mapping[str, Lifecycle],
+        announced: AbstractSet[str] = frozenset(),
+        *,
+        subscription: Subscription | None = None,
+        begun: tuple[str, ...] = (),
+    ) -> None:
         self.key = key
         self.around = around
         self.lifecycles = lifecycles
         """Of collections whose new documents get the fields that recovery needs."""
+        self.announced = announced
+        """Event types that no service has to take."""
+        self.subscription = subscription
+        self.begun = begun
+        """Of the documents that the event is about, those whose status the commit sets."""
         self.store = around.store
         self.over = False
         self.writes: list[Write] = []
@@ -77,12 +101,47 @@ class Buffer:
         self.put_off: set[str] = set()
         self.waited = False
         """A read had to wait for a store that was unavailable."""
+        self.unawaited: dict[object, tuple[Coroutine[Any, Any, Any], str, CodeType, int]] | None
+        self.unawaited = None
+        """Reads that the handler has called and not awaited, and where."""
+
+    def reading(
+        self, name: str, call: Callable[[], Coroutine[Any, Any, T]]
+    ) -> Coroutine[Any, Any, T]:
+        """Give a read to be awaited, and keep it in mind until it is."""
+        reading = self._awaited(call)
+        if self.unawaited is None:
+            self.unawaited = {}
+        self.unawaited[call] = (reading, name, *caller(3))
+        return reading
+
+    async def _awaited(self, call: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        assert self.unawaited is not None  # noqa: S101 (the call is in it)
+        _, name, code, line = self.unawaited.pop(call)
+        loop = self.around.loop
+        if loop is not None and loop is not asyncio.get_running_loop():
+            raise TypeError(
+                f"{name} at {place(code, line)} is awaited in another event loop than that of the "
+                "worker. Await it in the handler itself, or make the handler a plain function, "
+                "whose reads work in any thread."
+            )
+        return await call()
+
+    def not_awaited(self, handler: object) -> NotAwaitedError:
+        """Say which reads a handler never awaited; they are closed."""
+        assert self.unawaited is not None  # noqa: S101 (the caller looked)
+        places = []
+        for reading, name, code, line in self.unawaited.values():
+            reading.close()
+            places.append(f"{name} at {place(code, line)}")
+        return NotAwaitedError(origin(handler), places)
 
     async def read(self, call: Callable[[], Awaitable[T]]) -> T:
         """Read from the store, and wait while it is unavailable: that is no failure of a handler.
 
         Any other error is raised.
         """
+        self.check()
         try:
             return await call()
         except Exception as error:
@@ -137,7 +196,9 @@ class Work:
     ) -> None:
         """Publish an event when this work is committed.
 
-        Its id is made from this work and its place in it, so that every attempt gives the same.
+        Its id is made from this work and its place in it, so that every attempt gives the same. If
+        no service takes its type yet, it is kept as unrouted until one does, unless the service
+        `announces` the type.
 
         Raises:
             UnsendableError: A field of `data` holds what JSON would change: NaN, bytes, Decimal,
@@ -153,7 +214,12 @@ class Work:
         event = Event(event_type, named, instant(buffer.around.now()), version, given)
         body = publishable(event)
         buffer.outgoing.append(
-            Message(body=body, travel=Travel(operation=short_name(named)), event_type=event_type)
+            Message(
+                body=body,
+                travel=Travel(operation=short_name(named)),
+                event_type=event_type,
+                needs_consumer=event_type not in buffer.announced,
+            )
         )
 
     def put_off(self, document_id: str) -> None:
@@ -172,20 +238,15 @@ class Work:
     def transaction(self, body: TransactionBody) -> None:
         """Run `body(connection)` inside the commit, for tables of your own.
 
-        On SQLite it is a plain function, given the connection. On MongoDB and PostgreSQL it is a
-        coroutine function, given the session or the connection. It must leave COMMIT and ROLLBACK
-        to the commit. What it raises fails the attempt.
+        It may be a plain or a coroutine function on every store. On SQLite it is given the
+        connection, and may not wait for anything. On MongoDB and PostgreSQL it is given the session
+        or the connection, whose statements have to be awaited; a plain function can return one. It
+        must leave COMMIT and ROLLBACK to the commit. What it raises fails the attempt.
         """
-        waits = inspect.iscoroutinefunction(body)
-        if waits and not self._buffer.around.bodies_wait:
+        if not callable(body):
             raise TypeError(
-                f"{body!r} is a coroutine function: statements inside the commit cannot wait for "
-                "anything else, so give a plain function"
-            )
-        if not waits and self._buffer.around.bodies_wait:
-            raise TypeError(
-                f"{body!r} is a plain function: the statements of this store have to be awaited, "
-                "so give a coroutine function"
+                f"Invalid work.transaction({body!r:.80}): it is no function. Use a function of the "
+                "connection."
             )
         self._buffer.check()
         self._buffer.bodies.append(body)
@@ -195,6 +256,11 @@ class Writing:
     """The writing half of a collection, the same for both kinds of handlers."""
 
     def __init__(self, buffer: Buffer, collection: str) -> None:
+        if type(collection) is not str or not collection:
+            raise ValueError(
+                f"Invalid work.documents({collection!r:.80}): it is no name of a collection. Use a "
+                "text."
+            )
         self._buffer = buffer
         self._name = collection
 
@@ -232,12 +298,15 @@ class Writing:
         """Change fields, if those in `expect` still hold what you read.
 
         If they do not, the handler runs again at once, within the same attempt. A document that
-        is not there is DocumentNotFoundError.
+        is not there is DocumentNotFoundError. In a document of the event (`documents=`) the commit
+        sets the status itself: a change that it would overwrite is ValueError.
         """
         _check_id(self._name, document_id)
         if ID in changes:
             raise ValueError(f"{self._name}: {ID!r} names a document and cannot be changed")
         whose = f"{self._name}/{document_id}"
+        if document_id in self._buffer.begun:
+            self._refuse_lost(document_id, changes)
         expected = None if expect is None else copied(expect, whose)
         self._write(Update(self._name, document_id, copied(changes, whose), expected))
 
@@ -248,15 +317,31 @@ class Writing:
             raise ValueError(f"{self._name}: by={by!r} is no number to add")
         self._write(Increment(self._name, document_id, field, by))
 
+    def _refuse_lost(self, document_id: str, changes: Document) -> None:
+        subscription = self._buffer.subscription
+        lifecycle = None if subscription is None else subscription.lifecycle
+        if subscription is None or lifecycle is None or lifecycle.collection != self._name:
+            return
+        deferred = document_id in self._buffer.put_off
+        why = lost_at_commit(lifecycle, changes, deferred=deferred)
+        if why is not None:
+            raise ValueError(
+                f"Invalid update of {self._name}/{document_id} by {origin(subscription.handler)}: "
+                f"{why}"
+            )
+
     def _write(self, write: Write) -> None:
         self._buffer.check()
         self._buffer.writes.append(write)
 
     async def _get(self, document_id: str) -> Document | None:
+        _check_id(self._name, document_id)
         return (await self._fetch([document_id])).get(document_id)
 
     async def _require(self, ids: str | Iterable[str]) -> list[Document]:
         wanted = [ids] if isinstance(ids, str) else list(ids)
+        for one in wanted:
+            _check_id(self._name, one)
         found = await self._fetch(wanted)
         missing = [each for each in dict.fromkeys(wanted) if each not in found]
         if missing:
@@ -264,6 +349,11 @@ class Writing:
         return [found[each] for each in wanted]
 
     async def _find(self, where: Mapping[str, Any], limit: int) -> list[Document]:
+        if not isinstance(where, Mapping):
+            raise TypeError(
+                f"{self._name}: find({where!r:.80}) is no dict of fields. Use "
+                'find({"status": "new"}).'
+            )
         touched = {target(write) for write in self._own()}
         # Of those that the store gives, the touched ones may not match any more.
         store, most = self._buffer.store, limit + len(touched)
@@ -293,17 +383,24 @@ class Writing:
 class Collection(Writing):
     """Documents of one collection, for handlers that are coroutines. Reads see own writes."""
 
-    async def get(self, document_id: str) -> Document | None:
+    def get(self, document_id: str) -> Coroutine[Any, Any, Document | None]:
         """Give a document, or None."""
-        return await self._get(document_id)
+        return self._reading("get", partial(self._get, document_id))
 
-    async def require(self, ids: str | Iterable[str]) -> list[Document]:
+    def require(self, ids: str | Iterable[str]) -> Coroutine[Any, Any, list[Document]]:
         """Give documents that must be there; DocumentNotFoundError names every missing one."""
-        return await self._require(ids)
+        return self._reading("require", partial(self._require, ids))
 
-    async def find(self, where: Mapping[str, Any], *, limit: int = 1000) -> list[Document]:
+    def find(
+        self, where: Mapping[str, Any], *, limit: int = 1000
+    ) -> Coroutine[Any, Any, list[Document]]:
         """Give documents whose fields hold these values, in the order of their ids."""
-        return await self._find(where, limit)
+        return self._reading("find", partial(self._find, where, limit))
+
+    def _reading(
+        self, name: str, call: Callable[[], Coroutine[Any, Any, T]]
+    ) -> Coroutine[Any, Any, T]:
+        return self._buffer.reading(f"work.documents({self._name!r}).{name}()", call)
 
 
 def _is_number(by: object) -> bool:

@@ -11,9 +11,11 @@ from functools import partial
 from typing import Any
 
 from headway.core.errors import ConfigurationError, StorageLostError
-from headway.core.facts import Fact, FloodChanged
+from headway.core.facts import Fact
 from headway.core.policy import RetryConfig
 from headway.core.sweep_settings import SweepSettings
+from headway.core.worker_settings import LAST_COMMIT, WorkerSettings
+from headway.ports.bus import Message, Queue
 from headway.ports.chance import Chance
 from headway.ports.clock import Clock
 from headway.ports.engine import Engine
@@ -28,13 +30,16 @@ from headway.runtime.fitness import (
     refuse_unfit,
     refuse_without_store,
     shortest_lease,
+    warn_of_stages,
 )
 from headway.runtime.forked_loop import ForkedLoop
 from headway.runtime.gate import Gate
 from headway.runtime.housekeeping import Housekeeping
 from headway.runtime.lanes import Lanes
 from headway.runtime.lease_keeping import LeaseKeeper
+from headway.runtime.lease_waiters import LeaseWaiters
 from headway.runtime.leaving import Leaving
+from headway.runtime.left_queues import warn_of_left_queues
 from headway.runtime.observers import Observers
 from headway.runtime.persistence import Isolation
 from headway.runtime.prefetch import Prefetch
@@ -43,8 +48,8 @@ from headway.runtime.recover import Recovery
 from headway.runtime.service import Service
 from headway.runtime.storeless import CURE
 from headway.runtime.sweeper import Sweeper
-from headway.runtime.watchdog import Watchdog
-from headway.runtime.worker_settings import LAST_COMMIT, WorkerSettings
+from headway.runtime.unrouted import UnroutedNotice, tell_of_routed
+from headway.runtime.watchdog import SlowHandlers, Watchdog
 
 _LOG = logging.getLogger("headway")
 
@@ -64,6 +69,7 @@ class Worker:
         settings: WorkerSettings | None = None,
         sweep: SweepSettings | None = None,
         name: str = "worker",
+        place: str = "",
         beats_in_thread: bool = False,
         end_process: Callable[[], None] | None = None,
     ) -> None:
@@ -72,6 +78,8 @@ class Worker:
             refuse_without_store(services)
         self._engine = engine
         self._name = name
+        self._place = place
+        """The engine, as log lines name it."""
         self._clock = clock
         self._settings = settings or WorkerSettings()
         refuse_short_retention(self._settings.retention, services, retry or RetryConfig())
@@ -85,7 +93,9 @@ class Worker:
         }
         self._beats_in_thread = beats_in_thread
         token = f"{name}/{chance.token()}"
-        self._leases = LeaseKeeper(token, shortest_lease(services), clock, engine.documents_aside)
+        self._leases = LeaseKeeper(
+            name, engine.bus, shortest_lease(services), clock, engine.documents_aside
+        )
         self._observer = Observers(observer, *self._notes(services, token))
         self._persistent = Isolation(engine, clock, chance, token)
         self._gate = Gate(self._recoveries)
@@ -100,11 +110,30 @@ class Worker:
             leave=Leaving(engine.documents, clock).leave,
             handled=self._handled,
             unhandled=self._unhandled,
+            unrouted=self._unrouted,
+            announced=self._announced,
             tell=self._tell,
         )
-        self._housekeeping = Housekeeping(engine, clock, chance, self._settings.retention)
+        self._on_routed = tell_of_routed(services, self._tell)
+        self._housekeeping = Housekeeping(
+            engine,
+            clock,
+            chance,
+            self._settings.retention,
+            event_types=[each for service in services for _, each in service.subscriptions],
+            on_routed=self._on_routed,
+        )
+        self._unrouted_notice = UnroutedNotice(engine.unrouted, clock, self._tell)
         self._reach = Reach(engine.bus, [each.name for each in services], clock, self._tell)
-        admission = Admission(by_queue, engine, clock, self._leases, self._persistent)
+        self._waiters = LeaseWaiters(engine, self._leases, clock, self._persistent, self._tell)
+        admission = Admission(
+            by_queue,
+            engine,
+            clock,
+            leases=self._leases,
+            waiters=self._waiters,
+            isolation=self._persistent,
+        )
         size = self._settings.concurrency
         self._lanes = Lanes(
             size,
@@ -114,9 +143,10 @@ class Worker:
             admission.join,
             persistent=self._persistent,
             ended=self._ended,
-            broken=self.stop,
+            broken=self._break,
         )
         self._aside: set[asyncio.Task[Any]] = set()
+        self._notices: set[asyncio.Task[None]] = set()
         self._waiting: set[Attempt] = set()
         """Attempts whose commit lost, until their handler runs again."""
         self._draining = False
@@ -125,17 +155,23 @@ class Worker:
             admission,
             self._gate,
             self._lanes,
+            self._waiters,
             recoveries=by_queue,
             prefetch=Prefetch(self._settings.concurrency, self._settings.prefetch),
             persistent=self._persistent,
             clock=clock,
+            chance=chance,
             ended=self._ended,
+            is_ending=self._committer.holds,
             tell=self._tell,
         )
+        limits = [service.slow_after for service in services]
+        self._slow_handlers = SlowHandlers(self._lanes, limits, clock)
         self._watchdog: Watchdog | None = None
         if end_process is not None:
             self._watchdog = Watchdog(
                 self._lanes,
+                lambda: self._feeder.in_hand > 0,
                 self._leases,
                 engine,
                 partial(Leaving, clock=clock),
@@ -144,6 +180,8 @@ class Worker:
             )
         self._stop = asyncio.Event()
         self._has_lost_storage = False
+        self._broken_by: BaseException | None = None
+        """An error of our own that stopped it."""
         self._first: Sweeper | None = None
         if self._settings.requeue_at_start:
             self._first = Sweeper(
@@ -165,9 +203,9 @@ class Worker:
         return (DownNotes(leases, token, probes, self._clock, self._put_aside),)
 
     @property
-    def threads_left(self) -> int:
-        """How many plain functions still run after the end; nobody can stop them."""
-        return self._lanes.threads_left
+    def handlers_left(self) -> int:
+        """How many handlers still run after the end: nothing could stop them."""
+        return self._lanes.handlers_left
 
     def stop(self) -> None:
         """Take nothing more, finish what is running, hand the rest back, and end."""
@@ -179,7 +217,7 @@ class Worker:
             self._watchdog.told_to_stop()
 
     def reload(self, retry: RetryConfig) -> None:
-        """Take new retry settings, and go on if a flood of letters had paused a service."""
+        """Apply new retry settings, and resume event types that were paused."""
         services = [recovery.service for recovery in self._recoveries]
         refuse_short_retention(self._settings.retention, services, retry)
         for recovery in self._recoveries:
@@ -190,9 +228,8 @@ class Worker:
                 recovery.service.name,
                 _difference(before, recovery.retry),
             )
-            if recovery.paused:
-                recovery.flood.resume()
-                self._tell(FloodChanged(service=recovery.service.name, paused=False))
+            for resumed in recovery.resume():
+                self._tell(resumed)
 
     async def run(self) -> None:
         """Work until `stop` is called."""
@@ -206,8 +243,13 @@ class Worker:
         if not is_open:
             await self._engine.close()
             return
-        names = ", ".join(recovery.service.name for recovery in self._recoveries)
-        _LOG.info("Running %s (process %d)", names, os.getpid())
+        names = ", ".join(_with_version(recovery.service) for recovery in self._recoveries)
+        place = f" on {self._place}" if self._place else ""
+        _LOG.info("Running %s%s (process %d)", names, place, os.getpid())
+        services = [recovery.service for recovery in self._recoveries]
+        warn_of_stages(services)
+        looking = warn_of_left_queues(services, self._engine.places)
+        self._put_aside(asyncio.create_task(looking))
         if not self._engine.has_store:
             _LOG.warning(
                 "There is no store, so every event is handled at least once: a redelivery is not "
@@ -219,11 +261,15 @@ class Worker:
         feeding = asyncio.create_task(self._feeder.run())
         keeping = asyncio.create_task(self._housekeeping.run())
         reaching = asyncio.create_task(self._reach.run())
+        waiting = asyncio.create_task(
+            self._waiters.run(self._feeder.readmit, self._feeder.put_back)
+        )
+        naming = asyncio.create_task(self._slow_handlers.run())
         stopping = asyncio.create_task(self._until_stopped())
         self._lanes.start()
         own = ForkedLoop(asyncio.get_running_loop())
         watching = nullcontext() if self._watchdog is None else self._watchdog.watching()
-        tasks = {committing, feeding, keeping, reaching, stopping}
+        tasks = {committing, feeding, keeping, reaching, waiting, naming, stopping}
         async with watching, self._leases.keeping(in_thread=self._beats_in_thread):
             try:
                 ended, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -233,14 +279,20 @@ class Worker:
                 self._has_lost_storage = True  # nothing can be handed back or committed
                 raise
             finally:
-                await _cancel(feeding, keeping, reaching, stopping)
+                await _cancel(feeding, keeping, reaching, waiting, naming, stopping)
                 if self._has_lost_storage:
                     await self._lanes.end()
                 else:
                     await self._drain()
-                await _cancel(committing, *self._aside)
+                await _cancel(committing, *self._aside, *self._notices)
                 await self._engine.close()
                 del own  # until here a child that is forked has nothing of this loop
+        if self._broken_by is not None:
+            raise self._broken_by
+
+    def _break(self, error: BaseException) -> None:
+        self._broken_by = self._broken_by or error
+        self.stop()
 
     async def _open(self) -> bool:
         """Open the engine, however long it is away; False: told to stop meanwhile."""
@@ -248,7 +300,7 @@ class Worker:
         opening = asyncio.create_task(
             self._persistent.until_available(
                 "Opening the engine",
-                partial(self._engine.open, queues),
+                partial(self._open_engine, queues),
                 unless=lambda error: isinstance(error, ConfigurationError),
             )
         )
@@ -261,10 +313,18 @@ class Worker:
         finally:
             await _cancel(opening, stopping)
 
+    async def _open_engine(self, queues: Sequence[Queue]) -> None:
+        await self._engine.open(queues, self._on_routed)
+        for service in (recovery.service for recovery in self._recoveries):
+            names = [queue.name for queue in service.queues()]
+            await self._engine.bus.announce(
+                service.name, service.version, names, service.version_grace
+            )
+
     async def _drain(self) -> None:
         """Hand back what no handler is working on, and give the rest its time."""
         self._draining = True
-        for attempt in (*self._lanes.withdraw(), *self._waiting):
+        for attempt in (*self._lanes.withdraw(), *self._waiting, *self._waiters.withdraw()):
             self._committer.put(attempt.recovery.handed_back(attempt))
         self._committer.release_held()
         await self._within(self._settings.grace, self._lanes.quiet())
@@ -272,6 +332,11 @@ class Worker:
         # What ended must be committed. If the engine is away, it is not worth waiting for ever:
         # whatever is not settled comes back to another worker.
         await self._within(max(self._settings.grace, LAST_COMMIT), self._committer.flush())
+        if self._notices:
+            await self._within(LAST_COMMIT, self._noticed())
+
+    async def _noticed(self) -> None:
+        await asyncio.wait(self._notices)
 
     async def _within(self, patience: timedelta, coming: Coroutine[Any, Any, None]) -> None:
         """Wait for something, but not for ever."""
@@ -301,7 +366,8 @@ class Worker:
     def _ended(self, ending: Ending) -> None:
         if ending.permanent:
             # At once, and not when it is committed: a fast handler would spoil a whole batch first.
-            self._tell_if(ending.recovery.watch(self._clock.now(), permanent=1))
+            queue = ending.unit.delivery.queue
+            self._tell_if(ending.recovery.watch(queue, self._clock.now(), permanent=1))
         self._committer.put(ending)
         self._feeder.moved()
 
@@ -312,7 +378,7 @@ class Worker:
         """Handlers of one subscription succeeded: whatever was wrong for it is over."""
         recovery, subscription = attempts[0].recovery, attempts[0].subscription
         now = self._clock.now()
-        self._tell_if(recovery.watch(now))
+        self._tell_if(recovery.watch(subscription.queue, now))
         if self._gate.is_probing:
             for attempt in attempts:
                 if attempt.is_probe:
@@ -331,6 +397,24 @@ class Worker:
         attempt = ending.attempt
         if attempt is not None and attempt.is_probe:
             self._gate.probed(attempt.delivery.queue)
+            self._tell_if(ending.recovery.watch(attempt.delivery.queue, self._clock.now()))
+
+    def _unrouted(self, service: str, event_types: frozenset[str]) -> None:
+        """No queue took some of the events that a handler published."""
+        due = self._unrouted_notice.due(event_types)
+        if due:
+            self._notify(self._unrouted_notice.tell_of(due, service))
+
+    def _announced(self, service: str, outgoing: Sequence[Message]) -> None:
+        """Events were published, some perhaps of a type that needs no consumer."""
+        first = self._unrouted_notice.first(outgoing)
+        if first:
+            self._notify(self._unrouted_notice.tell_of_dropped(first, service))
+
+    def _notify(self, telling: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(telling)
+        self._notices.add(task)
+        task.add_done_callback(self._notices.discard)
 
     def _tell_if(self, fact: Fact | None) -> None:
         if fact is not None:
@@ -342,6 +426,10 @@ class Worker:
 
     def _tell(self, fact: Fact) -> None:
         self._observer.tell(fact)
+
+
+def _with_version(service: Service) -> str:
+    return f"{service.name} {service.version}" if service.version else service.name
 
 
 def _difference(before: RetryConfig, after: RetryConfig) -> str:

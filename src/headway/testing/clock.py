@@ -21,8 +21,8 @@ class VirtualClock:
     a wait, and that one task goes on. Tasks whose waits end together go on one after another, in
     the order in which they began to wait. So the same test takes the same course every time.
 
-    A task has nothing left to do when the event loop has nothing more to call; where somebody
-    outside might still call (a thread, a socket, a timer), when it has gone round a hundred times
+    A task has nothing left to do when the event loop has nothing more to call; where a
+    call from outside may come (a thread, a socket, a timer), when it has gone round a hundred times
     without anybody coming to wait. So a task that waits for the real world, a socket or a thread,
     may look as if it had nothing to do: give it the real clock. `asyncio.timeout` and
     `asyncio.sleep` keep to the real time.
@@ -56,7 +56,7 @@ class VirtualClock:
         return ClockReading(self._now, seconds, seconds, "virtual")
 
     def advance(self, delay: timedelta) -> None:
-        """Let time pass, as work that takes long would; nobody waited, so nothing is recorded."""
+        """Let time pass, as work that takes long would; no task waited, so nothing is recorded."""
         self._move_to(self._now + delay)
 
     def sleep(self, delay: timedelta) -> None:

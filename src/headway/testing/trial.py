@@ -8,20 +8,25 @@ from typing import Any
 
 import msgspec
 
+from headway.adapters.logs.observer import LogObserver
 from headway.adapters.memory.engine import memory_engine
 from headway.adapters.memory.state import State
 from headway.core.letter import Letter
 from headway.core.policy import RetryConfig
 from headway.core.sweep_facts import SweepEnded
 from headway.core.sweep_settings import SweepSettings
+from headway.core.worker_settings import WorkerSettings
 from headway.core.writes import ID, Document
 from headway.ports.chance import Chance
 from headway.ports.places import Balance, Depths
+from headway.ports.unrouted import UnroutedEvent
+from headway.runtime.failed_names import find_failed_queue
+from headway.runtime.observers import Observers
 from headway.runtime.publisher import Publisher
 from headway.runtime.service import Service
 from headway.runtime.sweeper import Sweeper
+from headway.runtime.unrouted import UnroutedNotice
 from headway.runtime.worker import Worker
-from headway.runtime.worker_settings import WorkerSettings
 from headway.testing.chance import Seeded
 from headway.testing.clock import VirtualClock
 from headway.testing.facts import Recorder
@@ -39,6 +44,8 @@ class Trial:
         await trial.publish("OrderPlaced", {"order": "a"})
         await trial.run()
         assert await trial.letters("orders.failed") == []
+
+    The logger `headway` gets the lines that it gets in production.
     """
 
     def __init__(
@@ -52,12 +59,14 @@ class Trial:
         self.services = services
         self.clock = clock or VirtualClock()
         self.facts = Recorder()
+        self._logs = LogObserver()
         self.state = State()
         self.chance = chance or Seeded()
         self._retry = retry
         self._settings = settings
         self.engine = memory_engine(self.clock, self.chance, self.state)
-        self.publisher = Publisher(self.engine.bus, self.clock, self.chance)
+        notice = UnroutedNotice(self.engine.unrouted, self.clock, self._logs.tell)
+        self.publisher = Publisher(self.engine.bus, self.clock, self.chance, notice=notice)
         self._opened = False
 
     async def publish(
@@ -91,7 +100,7 @@ class Trial:
             memory_engine(self.clock, self.chance, self.state),
             clock=self.clock,
             chance=self.chance,
-            observer=self.facts,
+            observer=Observers(self._logs, self.facts),
             retry=self._retry,
             settings=self._settings,
         )
@@ -101,6 +110,7 @@ class Trial:
         finally:
             worker.stop()
             await task
+            self._logs.flush()
 
     async def sweep(self, settings: SweepSettings | None = None) -> SweepEnded:
         """Sweep once for stuck documents, as a sweeper does that has been running all the time."""
@@ -109,7 +119,7 @@ class Trial:
             memory_engine(self.clock, self.chance, self.state),
             clock=self.clock,
             chance=self.chance,
-            observer=self.facts,
+            observer=Observers(self._logs, self.facts),
             settings=settings or SweepSettings(cap=0),
         )
         return await sweeper.sweep_once()
@@ -124,8 +134,13 @@ class Trial:
         return await self.engine.places.balance()
 
     async def letters(self, queue: str) -> Sequence[Letter]:
-        """Give the letters of a failed queue."""
-        return await self.engine.letters.read(queue, 1_000_000)
+        """Give the dead letters of a failed queue, by its name or that of its service."""
+        known = list(dict.fromkeys(service.failed_queue for service in self.services))
+        return await self.engine.letters.read(find_failed_queue(queue, known), 1_000_000)
+
+    async def unrouted(self) -> Sequence[UnroutedEvent]:
+        """Give the events that no service of the trial takes, and that are not announced."""
+        return await self.engine.unrouted.read(1_000_000)
 
     async def documents(
         self, collection: str, where: Mapping[str, Any] | None = None

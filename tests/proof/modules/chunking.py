@@ -4,7 +4,8 @@ import os
 from datetime import timedelta
 from pathlib import Path
 
-from headway import Event, Exponential, RetryPolicy, Service, Work
+from headway import Event, RetryPolicy, Service, Work
+from headway.retrying import Exponential
 
 SITE = Path(os.environ["SITE"])
 QUICK = RetryPolicy(

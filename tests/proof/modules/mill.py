@@ -11,7 +11,8 @@ from datetime import timedelta
 from pathlib import Path
 from zlib import crc32
 
-from headway import Event, FloodRule, Lifecycle, RetryPolicy, Service, Stepped, Work
+from headway import Event, Lifecycle, RetryPolicy, Service, Work
+from headway.retrying import FloodRule, Stepped
 
 SITE = Path(os.environ["SITE"])
 ONCE = SITE / "failed-once"

@@ -6,6 +6,7 @@ import asyncio
 import ctypes
 import os
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -34,9 +35,31 @@ async def nap(event: Event, work: Any) -> None:
         await asyncio.sleep(MINUTE)
     elif how == "second":
         time.sleep(1.6)
+    elif how == "stubborn":
+        while True:
+            with suppress(asyncio.CancelledError):
+                await asyncio.sleep(MINUTE)
     work.documents("slept").add({"number": event.data["number"]})
 
 
 async def blocked() -> None:
     await asyncio.sleep(0)
     time.sleep(MINUTE)
+
+
+def key_of_dream(event: Event) -> str:
+    (SITE / f"began-{event.data['number']}").touch()
+    how = "short" if (SITE / "awake").exists() else event.data["how"]
+    time.sleep({"second": 1.6, "sleep": MINUTE}.get(how, 0))
+    return f"dream-{event.data['number']}"
+
+
+@naps.on("Dream", dedup=key_of_dream)
+async def dream(event: Event, work: Any) -> None:
+    work.documents("slept").add({"number": event.data["number"]})
+
+
+@naps.on("Snore")
+def snore(event: Event, work: Any) -> None:
+    blocked()  # type: ignore[unused-coroutine]
+    work.documents("slept").add({"number": event.data["number"]})

@@ -14,6 +14,7 @@ from datetime import UTC, datetime, timedelta
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
+from headway.core.showing import described
 from headway.ports.clock import Clock
 
 _LOG = logging.getLogger("headway")
@@ -59,7 +60,9 @@ class GroupProgress:
             ends, committed = self._offsets()
         except KafkaException as error:
             if not self._is_away:
-                _LOG.warning("Kafka does not say how far %s is read: %s", self._topic, error)
+                _LOG.warning(
+                    "Kafka does not say how far %s is read: %s", self._topic, described(error)
+                )
             self._is_away = self._has_more = True  # for all that is known
             return
         self._is_away = False

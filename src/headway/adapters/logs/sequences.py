@@ -2,8 +2,6 @@
 
 import logging
 
-from headway.core.failure import words
-from headway.core.secrets import hidden
 from headway.core.sequence_facts import (
     GapGivenUp,
     LookNotScheduled,
@@ -13,6 +11,7 @@ from headway.core.sequence_facts import (
     SequencesBack,
     TurnLost,
 )
+from headway.core.showing import described
 
 
 class SequenceLog:
@@ -43,18 +42,16 @@ class SequenceLog:
                 )
             case LookNotScheduled():
                 self._log.warning(
-                    "%s: nobody could be told to look at it (%s: %s); the index finds it",
+                    "%s: could not schedule a look at it (%s); the index finds it",
                     fact.key,
-                    type(fact.error).__name__,
-                    hidden(words(fact.error)),
+                    described(fact.error),
                     extra={"key": fact.key},
                 )
             case SequencesAway():
                 self._log.error(
-                    "The engine of sequences is away for more than %.0fs (%s: %s)",
+                    "The engine of sequences is away for more than %.0fs (%s)",
                     fact.patience.total_seconds(),
-                    type(fact.error).__name__,
-                    hidden(words(fact.error)),
+                    described(fact.error),
                 )
             case SequencesBack():
                 self._log.warning(
@@ -66,13 +63,11 @@ class SequenceLog:
     def _failed(self, fact: ResultFailed) -> None:
         wait = "somebody else has it" if fact.wait is None else f"again in {fact.wait}"
         self._log.warning(
-            "%s: position %d could not be applied at attempt %d (%s: %s); %s",
+            "%s: position %d could not be applied at attempt %d (%s); %s",
             fact.key,
             fact.position,
             fact.attempt,
-            type(fact.error).__name__,
-            hidden(words(fact.error)),
+            described(fact.error),
             wait,
             extra={"key": fact.key, "position": fact.position, "attempt": fact.attempt},
-            exc_info=fact.error,
         )

@@ -3,7 +3,14 @@
 import logging
 
 from headway.adapters.logs.durations import short
-from headway.core.facts import FloodChanged, HealthChanged, ReachChanged
+from headway.core.facts import (
+    EventsRouted,
+    EventsUnrouted,
+    EventsWaiting,
+    FloodChanged,
+    HealthChanged,
+    ReachChanged,
+)
 from headway.core.showing import shown
 
 
@@ -34,6 +41,41 @@ def health(log: logging.Logger, fact: HealthChanged) -> None:
         )
 
 
+def waiting(log: logging.Logger, fact: EventsWaiting) -> None:
+    until = "an unknown time" if fact.until is None else fact.until.isoformat(timespec="seconds")
+    fields = {
+        "service": fact.service,
+        "event_type": shown(fact.event_type),
+        "collection": shown(fact.collection),
+        "document": shown(fact.document),
+        "holder": shown(fact.holder),
+        "until": until,
+        "count": fact.count,
+        "gone": fact.is_gone,
+    }
+    if fact.is_gone:
+        log.warning(
+            "Taking over document %s of %s: worker %s is gone and held its lease until %s",
+            shown(fact.document),
+            shown(fact.collection),
+            shown(fact.holder),
+            until,
+            extra=fields,
+        )
+    else:
+        log.info(
+            "Waiting for document %s of %s: worker %s holds its lease until %s and may renew it "
+            "(%d waiting, first %s)",
+            shown(fact.document),
+            shown(fact.collection),
+            shown(fact.holder),
+            until,
+            fact.count,
+            shown(fact.event_type),
+            extra=fields,
+        )
+
+
 def reach(log: logging.Logger, fact: ReachChanged) -> None:
     fields = {"service": fact.service, "silent": fact.silent}
     if fact.silent:
@@ -54,15 +96,55 @@ def reach(log: logging.Logger, fact: ReachChanged) -> None:
 
 
 def flood(log: logging.Logger, fact: FloodChanged) -> None:
-    fields = {"service": fact.service, "paused": fact.paused}
+    event_type = shown(fact.event_type)
+    fields = {"service": fact.service, "event_type": event_type, "paused": fact.paused}
     if fact.paused:
         log.error(
-            "Service %s paused: more than half of the last %d events ended as letters (%d); "
-            "fix or roll back, then restart, send SIGHUP, or wait for the probe each minute",
+            "Paused %s of %s: %d of the last %d failed for good, as after a bad deploy. The others "
+            "wait in their queue. Fix or roll back and restart, or send SIGHUP; a probe that "
+            "succeeds resumes them too.",
+            event_type,
             fact.service,
-            fact.handled,
             fact.permanent,
+            fact.handled,
             extra=fields | {"permanent": fact.permanent, "handled": fact.handled},
         )
     else:
-        log.warning("Service %s goes on", fact.service, extra=fields)
+        log.warning("Resumed %s of %s", event_type, fact.service, extra=fields)
+
+
+def routed(log: logging.Logger, fact: EventsRouted) -> None:
+    of_type = shown(fact.event_type)
+    log.info(
+        "Routed %d unrouted %s event%s to service %s",
+        fact.count,
+        of_type,
+        "s" * (fact.count != 1),
+        fact.service,
+        extra={"service": fact.service, "event_type": of_type, "count": fact.count},
+    )
+
+
+def unrouted(log: logging.Logger, fact: EventsUnrouted) -> None:
+    of_type = shown(fact.event_type)
+    fields = {"service": fact.service, "event_type": of_type, "meant": shown(fact.meant)}
+    if not fact.kept:
+        log.warning(
+            "No service takes %s, which %s publishes: its events are dropped, because failed= or "
+            "announces= says that it needs no consumer. Did you mean %s, which a service takes?",
+            of_type,
+            fact.service,
+            shown(fact.meant),
+            extra=fields,
+        )
+        return
+    log.warning(
+        "No service takes %s, which %s publishes: its events are kept as unrouted%s until one does."
+        "%s Start a service that handles it (see 'headway unrouted list')%s",
+        of_type,
+        fact.service or "this program",
+        f" on {fact.where}" if fact.where else "",
+        f" Did you mean {shown(fact.meant)}?" if fact.meant else "",
+        ", or name it in Service(announces=...) if none has to" if fact.service else "",
+        extra=fields,
+    )

@@ -4,7 +4,9 @@ import logging
 from typing import Any, assert_never
 
 from headway.adapters.logs.durations import short
-from headway.core.catalogue import EVERYTHING
+from headway.adapters.logs.repeats import Line, Repeats
+from headway.adapters.logs.writing import log_traceback
+from headway.core.catalogue import DEFAULT_CLASSIFIER
 from headway.core.failure import words
 from headway.core.secrets import hidden
 from headway.core.showing import shown
@@ -26,8 +28,9 @@ from headway.core.sweep_totals import Skip, Status
 class SweepLines:
     """Writes the lines of sweeps to one logger."""
 
-    def __init__(self, logger: logging.Logger) -> None:
+    def __init__(self, logger: logging.Logger, repeats: Repeats) -> None:
         self._log = logger
+        self._repeats = repeats
 
     def tell(self, fact: SweepFact) -> None:
         match fact:
@@ -83,16 +86,27 @@ class SweepLines:
         )
 
     def _given_up(self, fact: DocumentGivenUp) -> None:
-        self._log.error(
+        line = Line(
+            logging.ERROR,
             "Document %s of %s has had all its attempts (%d, the last at %s) and is given up as "
             "failed_max_retries; last error: %s",
-            shown(fact.document_id),
-            shown(fact.collection),
-            fact.attempts,
-            shown(fact.last_attempt_time) or "an unknown time",
-            shown(fact.last_error) or "none is known",
+            (
+                shown(fact.document_id),
+                shown(fact.collection),
+                fact.attempts,
+                shown(fact.last_attempt_time) or "an unknown time",
+                shown(fact.last_error) or "none is known",
+            ),
+            _fields(fact),
+        )
+        key = ("given up", fact.collection, fact.last_error.partition(":")[0])
+        if self._repeats.leaves_out(key, lambda: line):
+            return
+        self._log.error(
+            line.text,
+            *line.values,
             extra={
-                **_fields(fact),
+                **line.fields,
                 "document_id": shown(fact.document_id),
                 "attemptCount": fact.attempts,
                 "lastAttemptTime": shown(fact.last_attempt_time),
@@ -192,11 +206,10 @@ class SweepLines:
 
     def _left_alone(self, fact: CollectionLeftAlone) -> None:
         self._log.warning(
-            "%s of %s is requeued while what %s of %s needs is down, or %s is paused; %s in %s",
+            "%s of %s is requeued while %s of %s is paused, or what it needs is down; %s in %s",
             "Only one document" if fact.probes else "Nothing",
             shown(fact.collection),
             shown(fact.event_type),
-            fact.service,
             fact.service,
             "the next one" if fact.probes else "looking again",
             short(fact.pause),
@@ -211,18 +224,22 @@ class SweepLines:
 
     def _failed(self, fact: CollectionFailed) -> None:
         error = fact.error
-        # That nobody is at the other end needs no traceback.
-        is_lost = EVERYTHING.classify(error).error_type == "CONNECTION_ERROR"
-        traceback = None if is_lost else error
-        self._log.error(
+        text, values = (
             "The sweep %s: %s: %s; %s",
-            f"of {shown(fact.collection)} was broken off" if fact.collection else "could not begin",
-            type(error).__name__,
-            shown(hidden(words(error))) or "it says no more",
-            _what_is_left(fact),
-            extra=_fields(fact) | {"error_type": type(error).__name__},
-            exc_info=traceback,
+            (
+                f"of {shown(fact.collection)} was broken off"
+                if fact.collection
+                else "could not begin",
+                type(error).__name__,
+                shown(hidden(words(error))) or "it says no more",
+                _what_is_left(fact),
+            ),
         )
+        fields = _fields(fact) | {"error_type": type(error).__name__}
+        if DEFAULT_CLASSIFIER.classify(error).error_type == "CONNECTION_ERROR":
+            self._log.error(text, *values, extra=fields)  # an outage needs no traceback
+        else:
+            log_traceback(self._log, logging.ERROR, text, values, error=error, fields=fields)
 
 
 def _what_is_left(fact: CollectionFailed) -> str:

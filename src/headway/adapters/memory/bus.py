@@ -1,13 +1,14 @@
 """The bus of the memory engine: one object for each worker of a test."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 
-from headway.adapters.memory.state import State
+from headway.adapters.memory.state import Announced, State
 from headway.ports.bus import Delivery, Message, Queue, Then
 from headway.ports.chance import Chance
 from headway.ports.clock import Clock
+from headway.ports.unrouted import OnStep
 
 
 class MemoryBus:
@@ -20,10 +21,21 @@ class MemoryBus:
         self._state = state
         self._clock = clock
         self._chance = chance
+        self._versions: dict[str, str] = {}
+        """What runs here, by queue."""
+        self.worker = f"memory-{next(state.names)}"
 
-    async def open(self, queues: Sequence[Queue]) -> None:
-        for queue in queues:
-            self._state.declare(queue)
+    async def gone(self, workers: Collection[str]) -> Collection[str]:
+        there = {bus.worker for bus in self._state.workers if isinstance(bus, MemoryBus)}
+        return {each for each in workers if each.startswith("memory-") and each not in there}
+
+    def owns(self, delivery: Delivery) -> bool:
+        return self._state.taken(self, delivery) is not None
+
+    async def open(self, queues: Sequence[Queue], on_routed: OnStep | None = None) -> None:
+        routed = self._state.declare(queues, self._clock.now())
+        if routed and on_routed is not None:
+            on_routed(routed)
         if self not in self._state.gone:
             self._state.workers[self] = None
 
@@ -39,15 +51,15 @@ class MemoryBus:
             taken = self._take_due(queues, limit)
             if taken or now >= deadline:
                 return taken
-            due = None if self in self._state.gone else self._state.next_due(queues)
+            due = None if self in self._state.gone else self._state.next_due(queues, self._versions)
             await self._change_within(min(deadline, due or deadline) - now)
 
     def _take_due(self, queues: Sequence[str], limit: int) -> Sequence[Delivery]:
         if self in self._state.gone:
             return ()
-        return self._state.take(
-            queues, limit, taker=self, token=self._chance.token, now=self._clock.now()
-        )
+        now = self._clock.now()
+        self._state.seen(self, queues, now)
+        return self._state.take(queues, limit, taker=self, token=self._chance.token, now=now)
 
     async def _change_within(self, delay: timedelta) -> None:
         over = asyncio.ensure_future(self._clock.wait(delay))
@@ -78,6 +90,21 @@ class MemoryBus:
 
     async def resume(self, queue: str) -> int:
         return self._state.resume(queue, self._clock.now())
+
+    async def announce(
+        self,
+        service: str,  # noqa: ARG002 (a queue belongs to one service)
+        version: str,
+        queues: Sequence[str],
+        grace: timedelta,
+    ) -> None:
+        self._versions |= dict.fromkeys(queues, version)
+        now = self._clock.now()
+        for queue in queues:
+            self._state.versions[self, queue] = Announced(self, version, queue, grace, now)
+
+    async def live_versions(self, queue: str) -> Collection[str]:
+        return self._state.live_versions(queue, self._clock.now())
 
     async def proven(self) -> datetime | None:
         return self._clock.now()

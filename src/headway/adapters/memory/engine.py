@@ -1,6 +1,7 @@
 """The memory engine: all ports on one state, and one commit for everything."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import msgspec
 
@@ -17,8 +18,9 @@ from headway.adapters.memory.store import (
     sent,
 )
 from headway.adapters.memory.sweeping import memory_sweeping
+from headway.adapters.memory.unrouted import MemoryUnrouted
 from headway.core.errors import ConfigurationError, KeyTakenError
-from headway.ports.bus import Done
+from headway.ports.bus import Done, unrouted_types
 from headway.ports.chance import Chance
 from headway.ports.clock import Clock
 from headway.ports.commit import COMMITTED, DUPLICATE, LOST, Finish, Outcome, Unit
@@ -54,7 +56,9 @@ class MemoryFinisher:
             return Finish(Outcome.REFUSED, error=error)
         finish = COMMITTED if unit.resumes else carry_out(self._state, unit)
         if finish.outcome is Outcome.COMMITTED:
-            self._send_and_settle(unit, item)
+            unrouted = self._send_and_settle(unit, item)
+            if unrouted:
+                return replace(finish, unrouted=unrouted)
         return finish
 
     def _left_over(self, unit: Unit) -> Unit:
@@ -67,9 +71,9 @@ class MemoryFinisher:
             unit, record=held, outgoing=held.outgoing, letter=held.letter
         )
 
-    def _send_and_settle(self, unit: Unit, item: Item) -> None:
-        """Do the rest, of which nothing can fail any more."""
-        self._state.publish(unit.outgoing, self._clock.now())
+    def _send_and_settle(self, unit: Unit, item: Item) -> frozenset[str]:
+        """Do the rest, of which nothing can fail any more; name the types that no queue took."""
+        taken_by = self._state.publish(unit.outgoing, self._clock.now())
         if unit.letter is not None:
             letters = self._state.letters.setdefault(unit.failed_queue, {})
             letters.setdefault(unit.letter.letter_id, unit.letter)
@@ -77,6 +81,7 @@ class MemoryFinisher:
             record = msgspec.structs.replace(unit.record, failed_queue=unit.failed_queue)
             keep_record(self._state, unit, sent(record))
         self._state.settle(item, unit.then)
+        return unrouted_types(unit.outgoing, taken_by)
 
 
 def memory_engine(clock: Clock, chance: Chance, state: State | None = None) -> Engine:
@@ -92,7 +97,7 @@ def memory_engine(clock: Clock, chance: Chance, state: State | None = None) -> E
         records=store.records,
         documents=store.documents,
         places=MemoryPlaces(state, clock),
+        unrouted=MemoryUnrouted(state, clock),
         history=MemoryHistory(state.notes),
-        one_commit=True,
         sweeping=memory_sweeping(state, clock),
     )

@@ -27,6 +27,7 @@ class MemoryPlaces:
             queues=[self._count_queue(name) for name in sorted(state.queues)],
             failed={name: len(letters) for name, letters in sorted(state.letters.items())},
             workers=len(state.workers),
+            unrouted=len(state.unrouted),
         )
 
     async def balance(self) -> Balance:
@@ -57,6 +58,7 @@ class MemoryPlaces:
         for name, letters in self._state.letters.items():
             there += [(letter.operation, f"failed in {name}") for letter in letters.values()]
         there += [(operation, f"done in {queue}") for queue, operation in self._ended()]
+        there += [(operation, place) for place, operation in self._state.unrouted]
         for operation, place in there:
             if operation in wanted:
                 places.setdefault(operation, []).append(place)
@@ -110,6 +112,8 @@ class MemoryPlaces:
                 places.setdefault((letter.queue, letter.operation), []).append("failed")
         for owned in self._ended():
             places.setdefault(owned, []).append("done")
+        for owned in self._state.unrouted:
+            places.setdefault(owned, []).append("unrouted")
         return places
 
     def _fault(self, owned: Owned, there: Sequence[str]) -> Fault | None:

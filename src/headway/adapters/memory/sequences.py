@@ -17,7 +17,7 @@ from headway.core.sequence_answers import (
     Looked,
     Offer,
     Offered,
-    Work,
+    Turn,
 )
 from headway.core.sequence_settings import DEFAULT_NAME, SequenceSettings
 from headway.core.sequence_state import KeyState, changes
@@ -83,7 +83,7 @@ class MemorySequences:
 
         return self._step(offer.key, give_back, offer.payload)
 
-    async def renew(self, work: Work) -> bool:
+    async def renew(self, work: Turn) -> bool:
         done = Completion(work.key, work.position, work.token)
         return self._step(work.key, lambda state, now: self._machine.renew(state, done, now))
 

@@ -6,9 +6,10 @@ Nothing here waits, so every method is one step for all tasks of the event loop.
 import asyncio
 import heapq
 import itertools
-from collections.abc import Callable, Collection, Iterable
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
@@ -20,9 +21,13 @@ from headway.core.letter import Letter
 from headway.core.travel import Travel
 from headway.ports.bus import Delivery, Done, HandedBack, Later, Message, Parked, Queue, Then
 from headway.ports.records import DoneRecord, Ended
+from headway.ports.unrouted import MALFORMED, UnroutedEvent
 
 Owned = tuple[str, str]
-"""A queue and an operation in it: what is accepted, and what has one place."""
+"""A queue and an operation in it: what is accepted, and what has one place.
+
+For an unrouted event a name that no queue can have stands in place of the queue.
+"""
 _LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
 
@@ -53,6 +58,18 @@ class Item:
 
 
 @dataclass(slots=True, eq=False)
+class Announced:
+    """A version of a service that a worker runs, for one of its queues."""
+
+    bus: object
+    version: str
+    queue: str
+    grace: timedelta
+    seen: datetime
+    """When its worker was last seen alive."""
+
+
+@dataclass(slots=True, eq=False)
 class State:
     """Queues, items, letters, records and documents; give the same one to several engines."""
 
@@ -60,6 +77,8 @@ class State:
     items: dict[int, Item] = field(default_factory=dict)
     accepted: dict[Owned, None] = field(default_factory=dict)
     """A set that keeps its order."""
+    unrouted: dict[Owned, UnroutedEvent] = field(default_factory=dict)
+    """In the order of arrival."""
     letters: dict[str, dict[str, Letter]] = field(default_factory=dict)
     """By failed queue and letter id, in the order of arrival."""
     records: dict[str, Kept] = field(default_factory=dict)
@@ -77,17 +96,27 @@ class State:
     """Buses that are open and alive."""
     gone: set[object] = field(default_factory=set)
     """Buses that were closed or whose process died: they get nothing any more."""
+    versions: dict[tuple[object, str], Announced] = field(default_factory=dict)
+    """By worker and queue."""
+    names: "itertools.count[int]" = field(default_factory=lambda: itertools.count(1))
+    """Numbers for the names of buses."""
     _numbers: "itertools.count[int]" = field(default_factory=lambda: itertools.count(1))
     _waiting: set["asyncio.Future[None]"] = field(default_factory=set)
 
     # Queues
 
-    def declare(self, queue: Queue) -> None:
+    def declare(self, queues: Iterable[Queue], now: datetime) -> Counter[str]:
+        """Declare queues, move what was unrouted and is taken by one of them, and count that."""
+        types = [event_type for queue in queues for event_type in self._declare(queue)]
+        return self.route(types, now)
+
+    def _declare(self, queue: Queue) -> Sequence[str]:
         """Add what a queue takes to what it took before: others may still rely on that."""
         known = self.queues.get(queue.name)
         types = (*known.event_types, *queue.event_types) if known else queue.event_types
         self.queues[queue.name] = replace(queue, event_types=tuple(dict.fromkeys(types)))
         self.letters.setdefault(queue.failed, {})
+        return queue.event_types
 
     def routes(self, message: Message) -> list[str]:
         """Name the queues that take a message."""
@@ -104,10 +133,13 @@ class State:
         """Put messages into the queues that take them, all or none.
 
         An operation that a queue has accepted is recognised and not put there again, unless
-        somebody sent it again on purpose.
+        a person sent it again on purpose. What no queue takes is kept as unrouted, if it needs a
+        consumer.
         """
         ways = [(message, self.routes(message)) for message in messages]
         for message, queues in ways:
+            if not queues and message.needs_consumer:
+                self.keep_unrouted(message, now)
             for queue in queues:
                 travel = message.travel
                 known = (queue, travel.operation) in self.accepted
@@ -122,6 +154,33 @@ class State:
         self.items[number] = item
         self.accepted[item.owned] = None
         self.changed()
+
+    # Unrouted events
+
+    def keep_unrouted(self, message: Message, now: datetime) -> None:
+        """Accept a message that no queue takes."""
+        owned = (f"unrouted {message.event_type or MALFORMED}", message.travel.operation)
+        if owned in self.accepted:
+            return
+        self.accepted[owned] = None
+        self.unrouted[owned] = UnroutedEvent(
+            event_type=message.event_type or MALFORMED,
+            body=message.body,
+            travel=message.travel,
+            at=now,
+        )
+
+    def route(self, event_types: Collection[str] | None, now: datetime) -> Counter[str]:
+        """Publish unrouted events whose type has a queue by now; say how many of each type."""
+        moved: Counter[str] = Counter()
+        for owned, event in tuple(self.unrouted.items()):
+            message = Message(body=event.body, travel=event.travel, event_type=event.event_type)
+            chosen = event_types is None or event.event_type in event_types
+            if chosen and self.routes(message):
+                del self.unrouted[owned], self.accepted[owned]
+                self.publish([message], now)
+                moved[event.event_type] += 1
+        return moved
 
     # Deliveries
 
@@ -139,6 +198,20 @@ class State:
         due = heapq.nsmallest(limit, (i for i in free if i.due <= now), key=_age)
         return [self._given(item, taker, token(), now) for item in due]
 
+    def seen(self, bus: object, queues: Iterable[str], now: datetime) -> None:
+        """Note that a worker is alive."""
+        for queue in queues:
+            if (bus, queue) in self.versions:
+                self.versions[bus, queue].seen = now
+
+    def live_versions(self, queue: str, now: datetime) -> set[str]:
+        """Name the versions that take from a queue and were alive within their grace."""
+        return {
+            one.version
+            for one in self.versions.values()
+            if one.queue == queue and (one.bus not in self.gone or now < one.seen + one.grace)
+        }
+
     def _given(self, item: Item, taker: object, token: str, now: datetime) -> Delivery:
         item.taker, item.token = taker, token
         if item.travel.first_seen is None:
@@ -152,10 +225,18 @@ class State:
             begins=item.begins,
         )
 
-    def next_due(self, queues: Collection[str]) -> datetime | None:
-        """Say when the next item will be due that nobody has."""
-        free = (i.due for i in self.items.values() if i.queue in queues and i.taker is None)
-        return min(free, default=None)
+    def next_due(self, queues: Collection[str], versions: Mapping[str, str]) -> datetime | None:
+        """Say when a worker should look again: when the next free item is due.
+
+        What its own version has refused it leaves to others first, and finds when it looks anyway.
+        """
+        free = (i for i in self.items.values() if i.queue in queues and i.taker is None)
+        due = (
+            item.due
+            for item in free
+            if all(each.version != versions.get(item.queue) for each in item.travel.refusals)
+        )
+        return min(due, default=None)
 
     def taken(self, taker: object, delivery: Delivery) -> Item | None:
         """Give the item of a delivery, if it still belongs to its taker."""
@@ -177,6 +258,7 @@ class State:
             case HandedBack(due=due):
                 if due is not None:
                     item.due, item.parked = due, False
+                    item.travel = then.travel or item.travel
                 item.begins -= item.begun
                 item.release()
         self.changed()

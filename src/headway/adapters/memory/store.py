@@ -1,7 +1,6 @@
 """The store of the memory engine: documents, done-records, and a commit that does not settle."""
 
 import copy
-import inspect
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
@@ -11,6 +10,7 @@ import msgspec
 from headway.adapters.memory.kept import Kept
 from headway.adapters.memory.state import State
 from headway.core.beginning import Beginning, Begun, How, begun_together
+from headway.core.callback import drive
 from headway.core.changes import Changes, Key, wanted
 from headway.core.document import LEASE_TOKEN, LEASE_UNTIL, WAITING
 from headway.core.errors import KeyTakenError
@@ -211,18 +211,7 @@ def _changes(state: State, writes: Sequence[Write]) -> tuple[dict[Key, bytes], i
 
 def _run(bodies: Sequence[TransactionBody], tables: dict[str, Any]) -> None:
     for body in bodies:
-        _refuse_what_has_not_run(body(tables))
-
-
-def _refuse_what_has_not_run(answer: object) -> None:
-    if inspect.iscoroutine(answer) or inspect.isgenerator(answer):
-        answer.close()
-    elif not (inspect.isasyncgen(answer) or inspect.isawaitable(answer)):
-        return
-    raise TypeError(
-        f"the body gave back a {type(answer).__name__}, of which nothing has run: make it a plain "
-        "function that does its work before it returns"
-    )
+        drive(body, body(tables))
 
 
 def _refusal(error: BaseException) -> Exception:

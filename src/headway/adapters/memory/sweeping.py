@@ -141,6 +141,7 @@ class MemoryCandidates:
         return Tally(
             stuck=len(stuck),
             given_up=sum(rule.lifecycle.state(each) is Stage.GIVEN_UP for each in every),
+            permanent=sum(is_in(View.PERMANENT, each, rule, now) for each in every),
             oldest=min((time for time in times if time is not None), default=None),
         )
 

@@ -18,7 +18,7 @@ from headway.core.document import (
 from headway.core.lifecycle import State
 from headway.core.sweep import SweepRule
 from headway.core.writes import Document
-from headway.ports.candidates import View
+from headway.ports.candidates import View, view_of_failed
 
 _NEVER = datetime.min.replace(tzinfo=UTC)
 
@@ -27,8 +27,8 @@ def is_in(view: View, document: Document, rule: SweepRule, now: datetime) -> boo
     """Say whether a document may be due for this reason."""
     state = rule.lifecycle.state(document)
     match view:
-        case View.FAILED:
-            return state is State.FAILED
+        case View.FAILED | View.OUTDATED | View.PERMANENT:
+            return state is State.FAILED and view_of_failed(document, rule) is view
         case View.UNMOVED:
             began = attempted(document, now)
             unmoved = began is None or began + rule.stuck_after <= now

@@ -4,13 +4,14 @@ import asyncio
 import inspect
 from collections.abc import AsyncIterator, MutableMapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from pymongo.asynchronous.client_session import AsyncClientSession
 from pymongo.asynchronous.database import AsyncDatabase
 
+from headway.core.callback import refuse_unrun
 from headway.core.errors import TransactionEndedError
+from headway.core.origin import origin
 from headway.ports.commit import TransactionBody
 
 _ENDINGS = ("commit_transaction", "abort_transaction", "end_session")
@@ -21,7 +22,6 @@ _ENDS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
 class Transaction:
     """What `work.transaction` gives to a body on MongoDB.
 
@@ -29,12 +29,30 @@ class Transaction:
             orders = transaction.database["orders"]
             await orders.insert_one({...}, session=transaction.session)
 
-    A statement without the session is no part of the commit. A body may be called more than once,
-    if others were quicker: all that it did before is undone then.
+    A plain function may return what has to be awaited. A statement without the session is no part
+    of the commit. A body may be called more than once, if others were quicker: all that it did
+    before is undone then.
     """
 
-    session: AsyncClientSession
-    database: AsyncDatabase[dict[str, Any]]
+    __slots__ = ("_database", "_session", "used")
+
+    def __init__(
+        self, session: AsyncClientSession, database: AsyncDatabase[dict[str, Any]]
+    ) -> None:
+        self._session = session
+        self._database = database
+        self.used = False
+        """A body has asked for the session or the database."""
+
+    @property
+    def session(self) -> AsyncClientSession:
+        self.used = True
+        return self._session
+
+    @property
+    def database(self) -> AsyncDatabase[dict[str, Any]]:
+        self.used = True
+        return self._database
 
 
 async def run(bodies: Sequence[TransactionBody], transaction: Transaction) -> None:
@@ -52,10 +70,13 @@ async def run(bodies: Sequence[TransactionBody], transaction: Transaction) -> No
 
 async def _run(body: TransactionBody, transaction: Transaction) -> None:
     try:
+        transaction.used = False
         answer = body(transaction)
-        if inspect.iscoroutine(answer):
+        if inspect.isawaitable(answer):
             answer = await answer
-        _refuse_what_has_not_run(answer)
+        elif transaction.used and not inspect.isgenerator(answer):
+            raise _not_awaited(body)  # noqa: TRY301 (as if the body had raised it)
+        refuse_unrun(body, answer)
     except BaseException as error:  # no body may end the task of all
         task = asyncio.current_task()
         is_cancelled = task is not None and task.cancelling() > 0
@@ -94,12 +115,9 @@ async def _guarded(session: AsyncClientSession) -> AsyncIterator[list[str]]:
             delattr(session, name)
 
 
-def _refuse_what_has_not_run(answer: object) -> None:
-    if inspect.iscoroutine(answer) or inspect.isgenerator(answer):
-        answer.close()
-    elif not (inspect.isasyncgen(answer) or inspect.isawaitable(answer)):
-        return
-    raise TypeError(
-        f"the body gave back a {type(answer).__name__}, of which nothing has run: make it a "
-        "coroutine function that does its work before it returns"
+def _not_awaited(body: TransactionBody) -> TypeError:
+    return TypeError(
+        f"Invalid work.transaction callback ({origin(body)}): a plain function used the session, "
+        "and statements of MongoDB run only when they are awaited. Use async def, or return the "
+        "one statement to await."
     )

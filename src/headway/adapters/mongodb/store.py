@@ -28,8 +28,6 @@ from headway.ports.engine import Sweeping
 class MongoStore:
     """Documents, done-records and commits of one worker process."""
 
-    bodies_wait = True
-
     def __init__(self, url: str, clock: Clock, name: str) -> None:
         self._url = url
         self._clock = clock

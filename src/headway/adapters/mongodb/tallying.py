@@ -27,6 +27,7 @@ from headway.core.document import (
     LAST_FAILED_AT,
     LEASE_TOKEN,
     LEASE_UNTIL,
+    PERMANENT_FAILURE,
     STATUS,
     past,
 )
@@ -42,6 +43,7 @@ _SOMEBODY = "t"
 _FREE = {"$not": HELD}
 _ONCE: Mapping[View, Raw] = {
     View.FAILED: {},
+    View.OUTDATED: {},
     View.UNMOVED: {LEASE_TOKEN: _FREE, CLAIM_TOKEN: _FREE},
     View.LEASE_OVER: {CLAIM_TOKEN: _FREE},
     View.CLAIM_OVER: {},
@@ -58,19 +60,23 @@ _BEGAN, _FAILED = f"${LAST_ATTEMPT_TIME}", f"${LAST_FAILED_AT}"
 async def tally(collection: Collection, rule: SweepRule, now: datetime) -> Tally:
     """Count a collection."""
     stuck, times = 0, list[datetime]()
-    for each in View:
+    for each in _ONCE:
         for look in looks(rule, each, now):
             for row in await _rows(collection, look, _counting(rule, each, now)):
                 count, oldest = _read(row, rule, each, now)
                 stuck += count
                 times += oldest
-    given_up = Look(_given_up(rule), BY_STATUS)
-    counted = await _rows(collection, given_up, [{"$count": "count"}])
     return Tally(
         stuck=stuck,
-        given_up=sum(row["count"] for row in counted),
+        given_up=await _count(collection, [Look(_given_up(rule), BY_STATUS)]),
+        permanent=await _count(collection, looks(rule, View.PERMANENT, now)),
         oldest=min(times, default=None),
     )
+
+
+async def _count(collection: Collection, parts: Sequence[Look]) -> int:
+    counted = [await _rows(collection, look, [{"$count": "count"}]) for look in parts]
+    return sum(row["count"] for rows in counted for row in rows)
 
 
 async def alike(collection: Collection, lifecycle: Lifecycle) -> list[tuple[Document, int]]:
@@ -119,7 +125,7 @@ def _counting(rule: SweepRule, which: View, now: datetime) -> Sequence[Raw]:
     ]
     read = {
         "status": f"${STATUS}", "began": _BEGAN, "created": created, "failed": _FAILED,
-        "attempts": f"${ATTEMPT_COUNT}",
+        "attempts": f"${ATTEMPT_COUNT}", "permanent": f"${PERMANENT_FAILURE}",
     }  # fmt: skip
     stages: list[Raw] = [{"$match": _ONCE[which]}]
     if which in _HOLDS:
@@ -141,7 +147,7 @@ def _counting(rule: SweepRule, which: View, now: datetime) -> Sequence[Raw]:
         }
         says = {"$eq": [f"${STATUS}", rule.lifecycle.failed_word]}
         failed = {"$or": [says, failed_last]}
-        there = failed if which is View.FAILED else {"$not": [failed]}
+        there = failed if which in {View.FAILED, View.OUTDATED} else {"$not": [failed]}
         stages.append({"$match": {"$expr": {"$or": [there, {"$not": [{"$and": types}]}]}}})
     made = {"$cond": [_happened(created, ahead), created, None]}
     group = {
@@ -176,6 +182,7 @@ def _read(row: Raw, rule: SweepRule, which: View, now: datetime) -> tuple[int, S
         STATUS: held.get("status"),
         LAST_ATTEMPT_TIME: held.get("began"),
         LAST_FAILED_AT: held.get("failed"),
+        PERMANENT_FAILURE: held.get("permanent"),
         rule.lifecycle.created: held.get("created"),
     }
     if rule.lifecycle.flag is not None:

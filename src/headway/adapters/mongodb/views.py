@@ -14,6 +14,7 @@ from pymongo.errors import OperationFailure
 
 from headway.adapters.mongodb.changing import is_plain
 from headway.adapters.mongodb.values import milliseconds
+from headway.core.catalogue import PROGRAMMING
 from headway.core.document import (
     CLAIM_TOKEN,
     CLAIM_UNTIL,
@@ -23,6 +24,7 @@ from headway.core.document import (
     LAST_FAILED_AT,
     LEASE_TOKEN,
     LEASE_UNTIL,
+    PERMANENT_FAILURE,
     STATUS,
     moment,
     past,
@@ -31,10 +33,23 @@ from headway.core.errors import ConfigurationError
 from headway.core.lifecycle import Lifecycle, State
 from headway.core.sweep import SweepRule
 from headway.core.writes import ID
-from headway.ports.candidates import View
+from headway.ports.candidates import View, view_of_failed
 
 Keys = tuple[tuple[str, int], ...]
 BY_STATUS: Keys = ((STATUS, 1), (LAST_ATTEMPT_TIME, 1), (ID, 1))
+_RULE, _VERSION = f"{PERMANENT_FAILURE}.rule", f"{PERMANENT_FAILURE}.version"
+BY_FAILURE: Keys = ((_RULE, 1), (LAST_ATTEMPT_TIME, 1), (ID, 1), (_VERSION, 1))
+"""Of failed documents alone: those that sweeps take up in their order, apart from the others."""
+_WELL_FORMED = {
+    "$expr": {
+        "$and": [
+            {"$eq": [{"$type": f"${PERMANENT_FAILURE}"}, "object"]},
+            {"$eq": [{"$type": f"${_RULE}"}, "string"]},
+            {"$in": [{"$type": f"${_VERSION}"}, ["string", "null", "missing"]]},
+        ]
+    }
+}
+"""As an expression: a query would look into lists."""
 _BY_LEASE: Keys = ((LEASE_UNTIL, 1),)
 _BY_CLAIM: Keys = ((CLAIM_UNTIL, 1),)
 HELD = {"$gt": ""}
@@ -53,6 +68,7 @@ def indexes(lifecycle: Lifecycle) -> list[IndexModel]:
     """Give the indexes that the views of a collection need."""
     needed = [
         IndexModel(list(BY_STATUS)),
+        IndexModel(list(BY_FAILURE), partialFilterExpression={STATUS: lifecycle.failed_word}),
         IndexModel(list(_BY_LEASE), partialFilterExpression={LEASE_TOKEN: HELD}),
         IndexModel(list(_BY_CLAIM), partialFilterExpression={CLAIM_TOKEN: HELD}),
     ]
@@ -86,6 +102,8 @@ def looks(rule: SweepRule, view: View, now: datetime) -> Sequence[Look]:
     match view:
         case View.FAILED:
             return _failed(rule.lifecycle)
+        case View.OUTDATED | View.PERMANENT:
+            return _permanent(rule, view)
         case View.UNMOVED:
             pending, index = waiting(rule.lifecycle)
             cutoff, ahead = now - rule.stuck_after, now + FARTHEST_AHEAD
@@ -104,8 +122,8 @@ def is_in(rule: SweepRule, view: View, document: Mapping[str, Any], now: datetim
     """Say whether a document is in a view."""
     state = rule.lifecycle.state(document)
     match view:
-        case View.FAILED:
-            return state is State.FAILED
+        case View.FAILED | View.OUTDATED | View.PERMANENT:
+            return state is State.FAILED and view_of_failed(document, rule) is view
         case View.UNMOVED:
             began = past(document.get(LAST_ATTEMPT_TIME), now)
             return state is State.PENDING and (began is None or began + rule.stuck_after <= now)
@@ -153,12 +171,27 @@ def _unless(
 
 
 def _failed(lifecycle: Lifecycle) -> Sequence[Look]:
-    failed = {STATUS: lifecycle.failed_word}
+    nothing = {"$eq": None, "$not": {"$type": "array"}}  # a list that holds null is equal to null
+    failed = {STATUS: lifecycle.failed_word, _RULE: None, PERMANENT_FAILURE: nothing}
     flag = flag_of(lifecycle)
     if flag is None:
-        return (Look(failed, BY_STATUS),)
+        return (Look(failed, BY_FAILURE),)
     dated = {**_no_end(lifecycle), LAST_FAILED_AT: {"$ne": None}}
     return (Look({flag: {"$ne": True}, "$or": [failed, dated]}, None),)
+
+
+def _permanent(rule: SweepRule, view: View) -> Sequence[Look]:
+    failed: dict[str, Any] = {STATUS: rule.lifecycle.failed_word}
+    flag = flag_of(rule.lifecycle)
+    if flag is not None:
+        failed[flag] = {"$ne": True}
+    current = [rule.version] if rule.version else ["", None]
+    outdated = {_RULE: {"$in": list(PROGRAMMING)}, _VERSION: {"$nin": current}, **_WELL_FORMED}
+    if view is View.OUTDATED:
+        return () if rule.version is None else (Look({**failed, **outdated}, BY_FAILURE),)
+    there = {"$or": [{PERMANENT_FAILURE: {"$ne": None}}, {PERMANENT_FAILURE: {"$type": "array"}}]}
+    others = {} if rule.version is None else {"$nor": [outdated]}
+    return (Look({**failed, **there, **others}, BY_STATUS),)
 
 
 def waiting(lifecycle: Lifecycle) -> tuple[dict[str, Any], Keys]:

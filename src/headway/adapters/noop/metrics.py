@@ -6,7 +6,7 @@ from headway.core.measuring import Measures
 
 
 class NoOpMetricsCollector:
-    """For tests, and where nobody scrapes. It refuses what a real one would refuse."""
+    """For tests, and for processes without metrics. It refuses what a real one would refuse."""
 
     def __init__(self) -> None:
         self._measures = Measures()

@@ -9,7 +9,9 @@ import asyncpg
 
 from headway.adapters.postgres.link import is_gone
 from headway.adapters.postgres.session import ALLOW, ALLOWED, ARM, ENDED, ended
+from headway.core.callback import refuse_unrun
 from headway.core.errors import TransactionEndedError, TransactionRolledBackError
+from headway.core.origin import origin
 from headway.ports.commit import TransactionBody
 
 _ABORTED = "25P02"
@@ -43,11 +45,16 @@ async def _run(body: TransactionBody, connection: Any) -> None:
     session = connection.lend()
     raised: BaseException | None = None
     try:
-        await _awaited(body(connection))
+        answer = body(connection)
+        if inspect.isawaitable(answer):
+            answer = await answer
+        refuse_unrun(body, answer)
+        if (forgotten := session.not_awaited()) is not None:
+            raise _not_awaited(body, forgotten)  # noqa: TRY301 (as if the body had raised it)
     except BaseException as error:  # noqa: BLE001 (no body may end the task of all)
         raised = error
     finally:
-        session.lent = False
+        session.take_back()
     if isinstance(raised, asyncio.CancelledError) and _is_cancelled():
         raise raised
     if session.denied is not None:  # even if it swallowed the error: it believes in what is not so
@@ -64,26 +71,12 @@ def _has_ended(connection: Any, error: Exception) -> bool:
     return getattr(error, "sqlstate", None) in ENDED or not connection.is_in_transaction()
 
 
-async def _awaited(answer: Any) -> None:
-    if inspect.isawaitable(answer):
-        answer = await answer
-        if not _has_not_run(answer):
-            return
-    if _has_not_run(answer):
-        if hasattr(answer, "close"):
-            answer.close()
-        raise TypeError(
-            f"the body gave back a {type(answer).__name__}, of which nothing has run: make it a "
-            "coroutine function that has awaited everything when it returns"
-        )
-    raise TypeError(
-        "the body is a plain function, and statements of PostgreSQL have to be awaited: make it a "
-        "coroutine function"
+def _not_awaited(body: TransactionBody, where: str) -> TypeError:
+    return TypeError(
+        f"Invalid work.transaction callback ({origin(body)}): the statement at {where} was never "
+        "awaited, so it did not run. Use async def and await every statement, or return the one "
+        "statement to await."
     )
-
-
-def _has_not_run(answer: object) -> bool:
-    return inspect.isawaitable(answer) or inspect.isgenerator(answer) or inspect.isasyncgen(answer)
 
 
 def _is_cancelled() -> bool:

@@ -32,7 +32,7 @@ update {TABLE} there set body = body || $4::jsonb
 from free where there.collection = $1 and there.id = free.id
 """  # noqa: S608 (names of our own)
 
-_Last = tuple[datetime, str]
+_Last = tuple[Any, str]
 
 
 class PostgresCandidates:

@@ -6,7 +6,7 @@ from typing import TypeGuard
 
 import asyncpg
 
-from headway.core.catalogue import EVERYTHING, names_engine
+from headway.core.catalogue import DEFAULT_CLASSIFIER, names_engine
 from headway.core.errors import ConfigurationError
 from headway.core.failure import Verdict, words
 from headway.core.secrets import hidden, shown_url
@@ -37,7 +37,7 @@ class Place:
         """Give what to raise instead of an error of the driver's; mostly the error itself."""
         if isinstance(error, TimeoutError):
             return ConnectionError(f"{self.shown} did not answer within {within:g} s")
-        if EVERYTHING.classify(error).error_type != _LOST:
+        if DEFAULT_CLASSIFIER.classify(error).error_type != _LOST:
             return error
         said = hidden(" ".join(words(error).split())) or type(error).__name__
         return ConnectionError(f"no connection to {self.shown}: {said}")
@@ -88,12 +88,12 @@ def is_conflict(error: Exception) -> bool:
     """Say whether a transaction lost against another one, and certainly did nothing."""
     if not isinstance(error, asyncpg.PostgresError):
         return False
-    return EVERYTHING.classify(error).error_type == CONFLICT
+    return DEFAULT_CLASSIFIER.classify(error).error_type == CONFLICT
 
 
 def is_of_server(error: Exception) -> bool:
     """Say whether the server had no room or was ended: nobody's fault, and it passes."""
-    diagnosis = EVERYTHING.classify(error)
+    diagnosis = DEFAULT_CLASSIFIER.classify(error)
     matched = diagnosis.rule != "unmatched" and diagnosis.verdict is not Verdict.PERMANENT
     return matched and diagnosis.error_type != CONFLICT
 

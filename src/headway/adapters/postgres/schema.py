@@ -165,7 +165,26 @@ _WATCHED_LEASES = (
     """,
 )
 
-_STEPS = (_TABLES, _GUARD, _WATCHED_LEASES)
+# The indexes of failed documents held what failed permanently too. Sweeps make the new ones.
+_FAILED_VIEWS = (
+    """
+    do $step$
+    declare
+        view text;
+    begin
+        for view in
+            select indexrelid::regclass::text from pg_index join pg_class on oid = indexrelid
+            where indrelid = 'headway_documents'::regclass and starts_with(relname, 'headway_view_')
+              and pg_get_expr(indpred, indrelid) like '%''failed''::text%'
+        loop
+            execute 'drop index ' || view;
+        end loop;
+    end
+    $step$
+    """,
+)
+
+_STEPS = (_TABLES, _GUARD, _WATCHED_LEASES, _FAILED_VIEWS)
 """What each version of the tables adds to the one before."""
 VERSION = len(_STEPS)
 

@@ -6,12 +6,15 @@ a ROLLBACK. The check in `Session` catches single statements outside of the tran
 are sent, also behind a pooler, where no setting of the session can be used.
 """
 
-from collections.abc import Callable
+import inspect
+import sys
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import asyncpg
 
 from headway.core.errors import TransactionEndedError
+from headway.core.origin import place, users_frame
 
 _SAVEPOINT = "headway_unit"
 _OURS = "pg_catalog.txid_current_if_assigned()::text"
@@ -60,7 +63,7 @@ select pg_advisory_unlock_all(); discard temp; discard sequences
 class Session(asyncpg.Connection):  # type: ignore[misc] # (asyncpg brings no types)
     """A connection of the pool."""
 
-    __slots__ = ("changed", "denied", "lent")
+    __slots__ = ("changed", "denied", "lent", "statements")
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -69,6 +72,8 @@ class Session(asyncpg.Connection):  # type: ignore[misc] # (asyncpg brings no ty
         """A body taught it other codecs: it is not used again."""
         self.denied: str | None = None
         """Why the body was told no, even if it did not listen."""
+        self.statements: list[tuple[Coroutine[Any, Any, Any], str]] = []
+        """Statements of the body that have not started, and their lines."""
 
     def get_reset_query(self) -> str:
         # Nothing of ours outlives its transaction; what bodies leave is undone by CLEAN.
@@ -78,6 +83,26 @@ class Session(asyncpg.Connection):  # type: ignore[misc] # (asyncpg brings no ty
         """Watch over what is said from now on, until `lent` is False; give the session itself."""
         self.denied, self.lent = None, True
         return self
+
+    def take_back(self) -> None:
+        """End the loan."""
+        self.lent = False
+        for statement, _ in self.statements:
+            if _has_not_started(statement):
+                statement.close()
+        self.statements.clear()
+
+    def not_awaited(self) -> str | None:
+        """Give the line of the first statement of the body that was never awaited."""
+        return next((at for each, at in self.statements if _has_not_started(each)), None)
+
+    def note(self, statement: Any) -> None:
+        """Keep a statement of the body in mind until it has started."""
+        if self.lent and inspect.iscoroutine(statement):
+            frame = users_frame(sys._getframe(1))  # noqa: SLF001 (the public way reads the source)
+            at = "an unknown line" if frame is None else place(frame.f_code, frame.f_lineno)
+            waiting = [each for each in self.statements if _has_not_started(each[0])]
+            self.statements = [*waiting, (statement, at)]
 
     def check(self) -> None:
         """Refuse a statement that would run outside of the transaction, and be stored at once."""
@@ -98,9 +123,15 @@ def _checking(name: str) -> Callable[..., Any]:
 
     def checks(self: Session, *args: Any, **kwargs: Any) -> Any:
         self.check()
-        return method(self, *args, **kwargs)
+        statement = method(self, *args, **kwargs)
+        self.note(statement)
+        return statement
 
     return checks
+
+
+def _has_not_started(statement: Coroutine[Any, Any, Any]) -> bool:
+    return inspect.getcoroutinestate(statement) == inspect.CORO_CREATED
 
 
 def _denied(name: str) -> Callable[..., Any]:

@@ -27,8 +27,6 @@ from headway.ports.engine import Sweeping
 class PostgresStore:
     """Documents, done-records and commits of one worker process."""
 
-    bodies_wait = True
-
     def __init__(self, url: str, clock: Clock) -> None:
         self._url = url
         self._link = Link(url, make_sure)

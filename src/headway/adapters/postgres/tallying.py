@@ -15,6 +15,7 @@ from headway.adapters.postgres.views import (
     in_state,
     is_over,
     key_of,
+    permanent_parts,
     question,
     quoted,
     text_of,
@@ -54,6 +55,7 @@ def counting(rule: SweepRule, now: datetime) -> tuple[str, Sequence[datetime]]:
     # Each document is in one of these: who holds it decides, before when it last moved.
     parts = [
         (View.FAILED, "true"),
+        *((View.OUTDATED, part) for part in permanent_parts(rule, View.OUTDATED)),
         *((View.UNMOVED, f"{within} and {free}") for within in unmoved.ranges),
         (View.LEASE_OVER, over),
         (View.CLAIM_OVER, broken_off),
@@ -69,7 +71,15 @@ def counting(rule: SweepRule, now: datetime) -> tuple[str, Sequence[datetime]]:
         for view, which in parts
     )
     given_up = f"select count(*) from {TABLE} where {given_up_id(lifecycle)} is not null"
-    statement = f"select count(*), min(known), ({given_up}) from ({stuck}) as stuck"
+    permanent = " union all ".join(
+        f"(select 1 from {TABLE} where {condition_of(lifecycle, View.PERMANENT)} and {part} "
+        f"order by {key_of(View.PERMANENT)})"
+        for part in permanent_parts(rule, View.PERMANENT)
+    )
+    statement = (
+        f"select count(*), min(known), ({given_up}), "
+        f"(select count(*) from ({permanent}) as permanent) from ({stuck}) as stuck"
+    )
     lease, claim = (question(rule, view, now) for view in (View.LEASE_OVER, View.CLAIM_OVER))
     young_since = now - rule.grace
     return statement, (
@@ -110,8 +120,8 @@ def read_alike(lifecycle: Lifecycle) -> Callable[[Sequence[Any]], tuple[Document
 
 def read_tally(row: Sequence[Any]) -> Tally:
     """Read what the statement gives."""
-    stuck, oldest, given_up = row
-    return Tally(stuck=stuck, given_up=given_up, oldest=oldest)
+    stuck, oldest, given_up, permanent = row
+    return Tally(stuck=stuck, given_up=given_up, permanent=permanent, oldest=oldest)
 
 
 def _young(created: str) -> str:

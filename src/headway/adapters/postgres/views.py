@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from hashlib import sha256
 
+from headway.core.catalogue import PROGRAMMING
 from headway.core.document import (
     CLAIM_TOKEN,
     CLAIM_UNTIL,
@@ -21,6 +22,7 @@ from headway.core.document import (
     LAST_FAILED_AT,
     LEASE_TOKEN,
     LEASE_UNTIL,
+    PERMANENT_FAILURE,
     STATUS,
 )
 from headway.core.lifecycle import Lifecycle, State
@@ -50,6 +52,21 @@ def time_of(field: str) -> str:
     """Read a field as a time; null: it is none."""
     return f"headway_instant({text_of(field)})"
 
+
+_RULE, _VERSION = (
+    f"(body -> {quoted(PERMANENT_FAILURE)} ->> {quoted(name)})" for name in ("rule", "version")
+)
+_BUG = "v"
+"""Precedes the version in the key of what failed permanently by a programming error; the keys of
+other permanent failures are empty."""
+_OF_A_VERSION = (
+    f"coalesce(jsonb_typeof(body -> {quoted(PERMANENT_FAILURE)} -> 'version'), 'null') "
+    "in ('string', 'null')"
+)
+_BY_VERSION = (
+    f"""(case when {_RULE} in ({", ".join(map(quoted, PROGRAMMING))}) and {_OF_A_VERSION} """
+    f"""then {quoted(_BUG)} || coalesce({_VERSION}, '') else '' end collate "C")"""
+)
 
 ATTEMPTED = f"coalesce({time_of(LAST_ATTEMPT_TIME)}, {_NEVER})"
 """By which views are ordered: what was never attempted, or nobody knows when, is the oldest."""
@@ -84,8 +101,13 @@ def in_state(lifecycle: Lifecycle, state: State) -> str:
 def condition_of(lifecycle: Lifecycle, view: View) -> str:
     """Say what may be in a view: the condition of its index."""
     pending, failed = (in_state(lifecycle, state) for state in (State.PENDING, State.FAILED))
+    by_word = f"{text_of(STATUS)} is not distinct from {quoted(lifecycle.failed_word)}"
+    says_so = f"{by_word} and {text_of(PERMANENT_FAILURE)} is not null"
+    permanent = f"({failed}) and {says_so}"
     condition = {
-        View.FAILED: failed,
+        View.FAILED: f"({failed}) and not ({says_so})",
+        View.OUTDATED: permanent,
+        View.PERMANENT: permanent,
         View.UNMOVED: pending,
         View.LEASE_OVER: f"{text_of(LEASE_TOKEN)} is not null and {pending}",
         View.CLAIM_OVER: f"{text_of(CLAIM_TOKEN)} is not null and ({pending} or {failed})",
@@ -99,6 +121,8 @@ def key_of(view: View) -> str:
         return f"case when {text_of(LEASE_TOKEN)} is not null then {ATTEMPTED} end"
     if view is View.CLAIM_OVER:
         return f"case when {text_of(CLAIM_TOKEN)} is not null then {ATTEMPTED} end"
+    if view in {View.OUTDATED, View.PERMANENT}:
+        return _BY_VERSION
     return ATTEMPTED
 
 
@@ -138,6 +162,9 @@ def question(rule: SweepRule, view: View, now: datetime) -> Question:
     match view:
         case View.FAILED:
             return Question(condition, key, (_USED,), now, now)
+        case View.OUTDATED | View.PERMANENT:
+            parts = tuple(f"{part} and {_USED}" for part in permanent_parts(rule, view))
+            return Question(condition, key, parts, now, now)
         case View.UNMOVED:
             ranges = (f"{key} <= $1 and {_USED}", f"{key} > $2 and {_USED}")
             old, farthest = now - rule.stuck_after, now + FARTHEST_AHEAD
@@ -147,6 +174,19 @@ def question(rule: SweepRule, view: View, now: datetime) -> Question:
         case View.CLAIM_OVER:
             within, farthest = is_over(CLAIM_UNTIL), now + FARTHEST_CLAIM
     return Question(condition, key, (within,), now, farthest)
+
+
+def permanent_parts(rule: SweepRule, view: View) -> tuple[str, ...]:
+    """Say which parts of what failed permanently are in a view, from one version to the next."""
+    if rule.version is None:
+        return ("true",) if view is View.PERMANENT else ()
+    current = quoted(f"{_BUG}{rule.version}")
+    if view is View.PERMANENT:
+        return f"{_BY_VERSION} = ''", f"{_BY_VERSION} = {current}"
+    return (
+        f"{_BY_VERSION} > '' and {_BY_VERSION} < {current}",
+        f"{_BY_VERSION} > {current}",
+    )
 
 
 def leased(rule: SweepRule, now: datetime) -> tuple[str, datetime]:
@@ -206,7 +246,8 @@ class Index:
 def indexes(lifecycle: Lifecycle) -> list[Index]:
     """The indexes that the documents of a lifecycle need."""
     given_up = given_up_id(lifecycle)
+    of_views = (Index(f"({key_of(view)}), id", condition_of(lifecycle, view)) for view in View)
     return [
-        *(Index(f"({key_of(view)}), id", condition_of(lifecycle, view)) for view in View),
+        *dict.fromkeys(of_views),  # some have one together
         Index(f"({given_up})", f"{given_up} is not null"),
     ]

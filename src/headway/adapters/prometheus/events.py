@@ -4,19 +4,24 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import assert_never
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry, Counter, Histogram
 
 from headway.adapters.prometheus.families import counter, gauge, histogram
 from headway.core import metrics
 from headway.core.action import Reason
 from headway.core.facts import (
     DeadLettered,
+    DocumentsMissing,
     DocumentsSkipped,
     DuplicatesRecognised,
     EventFact,
+    EventHandedOn,
     EventParked,
     EventRecovered,
     EventRetryScheduled,
+    EventsRouted,
+    EventsUnrouted,
+    EventsWaiting,
     FloodChanged,
     HealthChanged,
     LeaseLost,
@@ -40,6 +45,7 @@ class EventMetrics:
         self._failures = counter(metrics.FAILURES, registry)
         self._duplicates = counter(metrics.EVENT_DUPLICATES, registry)
         self._parked = counter(metrics.EVENT_PARKED, registry)
+        self._handed_on = counter(metrics.EVENT_HANDED_ON, registry)
         self._down = gauge(metrics.DEPENDENCY_DOWN, registry)
         self._latency = histogram(metrics.EVENT_RETRY_LATENCY, registry)
         self._attempts = histogram(metrics.EVENT_RETRY_ATTEMPT_COUNT, registry)
@@ -47,7 +53,7 @@ class EventMetrics:
         self._processed = counter(metrics.EVENTS_PROCESSED, registry)
         self._duration = histogram(metrics.PROCESSING_DURATION, registry)
         self._skipped = counter(metrics.DOCUMENTS_SKIPPED, registry)
-        self._paused = gauge(metrics.SERVICE_PAUSED, registry)
+        self._paused = gauge(metrics.EVENT_TYPE_PAUSED, registry)
         self._suspects = counter(metrics.EVENT_SUSPECTS, registry)
         self._leases = counter(metrics.EVENT_LEASES_LOST, registry)
         self._reached = gauge(metrics.WORKER_REACHED, registry, of_many="livemin")
@@ -65,6 +71,8 @@ class EventMetrics:
                 self._duplicates.labels(fact.service, fact.why).inc(fact.count)
             case DocumentsSkipped():
                 of.skipped.inc(fact.count)
+            case DocumentsMissing():
+                pass  # the log names them
             case EventRetryScheduled():
                 pass  # retries are counted when their event ends, one way or the other
             case EventRecovered():
@@ -77,14 +85,20 @@ class EventMetrics:
                 of.attempts.observe(max(fact.attempts - 1, 0))
             case EventParked():
                 self._parked.labels(fact.service, fact.rule).inc()
+            case EventHandedOn():
+                self._handed_on.labels(fact.service, fact.version).inc()
             case HealthChanged():
                 self._down.labels(fact.service, fact.event_type, fact.rule).set(fact.down)
             case FloodChanged():
-                of.paused.set(fact.paused)
+                self._paused.labels(fact.service, fact.event_type).set(fact.paused)
             case SuspectBegun():
                 of.suspects.inc()
             case LeaseLost():
                 of.leases.inc()
+            case EventsUnrouted() | EventsRouted():
+                pass  # the engine counts them at each scrape
+            case EventsWaiting():
+                pass  # the log names the document; what waits is counted as leased
             case Reached():
                 self._reached.labels(fact.service).set(fact.at.timestamp())
             case ReachChanged():
@@ -99,7 +113,6 @@ class EventMetrics:
             latency=self._latency.labels(service),
             attempts=self._attempts.labels(service),
             skipped=self._skipped.labels(service),
-            paused=self._paused.labels(service),
             suspects=self._suspects.labels(service),
             leases=self._leases.labels(service),
             dlq={reason: self._dlq.labels(service, word) for reason, word in _REASONS.items()},
@@ -119,7 +132,6 @@ class _OfService:
     latency: Histogram
     attempts: Histogram
     skipped: Counter
-    paused: Gauge
     suspects: Counter
     leases: Counter
     dlq: Mapping[Reason, Counter]

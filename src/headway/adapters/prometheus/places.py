@@ -66,6 +66,7 @@ class PlacesCollector(Collector):
         for queue, number in depths.failed.items():
             letters.add_metric([queue], number)
         found = [_family(metrics.ENGINE_UP, 1), depth, oldest, suspects, letters]
+        found.append(_family(metrics.UNROUTED_EVENTS, depths.unrouted))
         if depths.workers is not None:
             found.append(_family(metrics.WORKERS, depths.workers))
         return found

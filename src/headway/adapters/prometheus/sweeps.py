@@ -68,10 +68,12 @@ def _totals(totals: Mapping[str, float]) -> list[Family]:
 
 def _gauges(figures: SweepFigures) -> Iterable[GaugeMetricFamily]:
     stuck, failed = _gauge(sweep_metrics.STUCK), _gauge(sweep_metrics.FAILED)
+    permanent = _gauge(sweep_metrics.PERMANENT)
     oldest, held = _gauge(sweep_metrics.OLDEST_STUCK), _gauge(sweep_metrics.HELD_BACK)
     for collection, tally in figures.tallies.items():
         stuck.add_metric([collection], _UNKNOWN if tally is None else tally.stuck)
         failed.add_metric([collection], _UNKNOWN if tally is None else tally.given_up)
+        permanent.add_metric([collection], _UNKNOWN if tally is None else tally.permanent)
         oldest.add_metric([collection], _UNKNOWN if tally is None else _age(tally, figures.at))
     for collection, number in figures.held_back.items():
         held.add_metric([collection], _UNKNOWN if number is None else number)
@@ -81,7 +83,8 @@ def _gauges(figures: SweepFigures) -> Iterable[GaugeMetricFamily]:
         value=figures.database_up,
     )
     # A family without a sample is not named: to a Pushgateway that would be an order to forget it.
-    yield from (family for family in (stuck, failed, oldest, held, up) if family.samples)
+    shown = (stuck, failed, permanent, oldest, held, up)
+    yield from (family for family in shown if family.samples)
     if figures.last_run is not None:
         yield GaugeMetricFamily(
             sweep_metrics.LAST_RUN.name,

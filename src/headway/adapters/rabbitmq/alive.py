@@ -6,6 +6,7 @@ from typing import Any
 import pika
 from pika.channel import Channel
 
+from headway.adapters.rabbitmq.absence import QUESTION
 from headway.adapters.rabbitmq.io import IoThread
 
 _LOCKED_PAUSE = 1.0
@@ -48,7 +49,8 @@ class Alive:
         channel: Channel,
         _method: pika.spec.Basic.Deliver,
         _properties: pika.BasicProperties,
-        _body: bytes,
+        body: bytes,
     ) -> None:
-        if channel.connection is self._connection:
+        # Others ask whether the queue is there: that proves nothing about this connection.
+        if channel.connection is self._connection and body != QUESTION:
             self.beats += 1

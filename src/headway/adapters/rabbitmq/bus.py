@@ -2,14 +2,19 @@
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta
 from functools import partial
+from hashlib import sha256
+from operator import attrgetter
 
 import msgspec
 import pika
 
 from headway.adapters.rabbitmq import outgoing
+from headway.adapters.rabbitmq.absence import Absences
 from headway.adapters.rabbitmq.arriving import delivery_of, due_later
 from headway.adapters.rabbitmq.catalogue import Catalogue
 from headway.adapters.rabbitmq.connecting import unhurried
@@ -21,13 +26,16 @@ from headway.adapters.rabbitmq.moving import Mover
 from headway.adapters.rabbitmq.outgoing import Outgoing
 from headway.adapters.rabbitmq.pulse import Pulse
 from headway.adapters.rabbitmq.queues import Queues
-from headway.adapters.rabbitmq.sending import Sender
+from headway.adapters.rabbitmq.sending import NoExchangeError, Sender
 from headway.adapters.rabbitmq.sources import Arrived
 from headway.adapters.rabbitmq.suspects import Held, Suspects
 from headway.adapters.rabbitmq.taking import Taker
 from headway.adapters.rabbitmq.topology import worker_queue
+from headway.adapters.rabbitmq.unrouted import RabbitUnrouted
+from headway.adapters.rabbitmq.versions import Versions
 from headway.adapters.rabbitmq.windows import Windows
-from headway.core.errors import ConfigurationError
+from headway.core.errors import ConfigurationError, NotPublishedError, UnsendableError
+from headway.core.showing import described
 from headway.ports.bus import (
     SUSPECT_AFTER,
     Delivery,
@@ -39,12 +47,18 @@ from headway.ports.bus import (
 )
 from headway.ports.chance import Chance
 from headway.ports.clock import Clock
+from headway.ports.unrouted import OnStep
 
 _LOG = logging.getLogger("headway")
 _FAREWELL = 5.0
 _LAST_ACKS = timedelta(milliseconds=100)
 _NOTED_WITHIN = 3.0
+_ROUTED_WITHIN = 5.0
+"""Seconds for which a start waits until what waited for its queues is in them."""
+_ROUTED_AGAIN_AFTER = (timedelta(seconds=1), timedelta(seconds=5), timedelta(seconds=15))
 _BETWEEN_DECLARATIONS = timedelta(seconds=10)
+_QUEUE = attrgetter("queue")
+_NONE: Counter[str] = Counter()
 
 
 class RabbitBus:
@@ -64,7 +78,7 @@ class RabbitBus:
         has_store: bool = False,
         patient: bool = True,
         for_worker: bool = False,
-        time_to_come_back: timedelta = timedelta(seconds=10),
+        time_to_come_back: timedelta = timedelta(seconds=5),
         idle: timedelta = timedelta(seconds=5),
         pulse: timedelta = timedelta(seconds=5),
     ) -> None:
@@ -72,7 +86,10 @@ class RabbitBus:
         self._exchange = exchange
         self._desk = desk
         self._idle = idle
-        token = chance.token()
+        token = self._token = chance.token()
+        self._vhost = parameters.virtual_host
+        self.worker = ""
+        """Names the broker too: it knows nothing about workers on others."""
         self._io = IoThread()
         if for_worker:
             parameters = unhurried(parameters)
@@ -83,6 +100,15 @@ class RabbitBus:
         self._windows = Windows(self._taker, clock)
         self._pulse = Pulse(self._io, self._taker.consumers, self.send, clock, every=pulse)
         self.catalogue = Catalogue(desk, self._probe)
+        self.unrouted = RabbitUnrouted(
+            parameters,
+            desk,
+            self.catalogue,
+            clock,
+            send=self.send,
+            exchange=exchange,
+            for_worker=for_worker,
+        )
         self._queues = Queues(desk, self.catalogue, exchange, has_store=has_store)
         self._suspects = Suspects(
             desk,
@@ -92,12 +118,17 @@ class RabbitBus:
             journal_of=self._queues.journal_of,
             time_to_come_back=time_to_come_back,
         )
+        self._absences = Absences(self.send, clock, time_to_come_back, lambda: self._taker.epoch)
         self._taken: dict[Held, Delivery] = {}
         """What is in hand, to hand it back in the end."""
         self._mover = Mover(self.send, self._taker, self._taken)
         self._judged: list[Delivery] = []
         """Suspects of which the begins are known, until they are taken."""
         self._errands = Errands(clock)
+        self._routing: asyncio.Task[None] | None = None
+        """Moves what waited for the own queues when they were declared."""
+        self._on_routed: OnStep | None = None
+        self._versions = Versions(desk, self._errands, clock)
         self._taking = False
         self._declaring = False
         self._closed = False
@@ -106,10 +137,59 @@ class RabbitBus:
         self.before_close: Callable[[], Awaitable[None]] | None = None
         """Lets go of what needs this bus to the end: the letters in somebody's hands."""
 
+    # Workers
+
+    async def gone(self, workers: Collection[str]) -> Collection[str]:
+        named = self.worker.removesuffix(self._token)
+        tokens = {each.removeprefix(named) for each in workers if each.startswith(named)}
+        tokens.discard(self._token)
+        if not tokens:
+            return ()
+        return {f"{named}{token}" for token in await self._absences.gone(tokens)}
+
+    def owns(self, delivery: Delivery) -> bool:
+        return self._is_ours(delivery)
+
     # Queues
 
-    async def open(self, queues: Sequence[Queue]) -> None:
+    async def open(self, queues: Sequence[Queue], on_routed: OnStep | None = None) -> None:
+        self._on_routed = on_routed
         await self._queues.declare(queues)
+        broker = f"{self._queues.cluster}/{self._vhost}"
+        self.worker = f"amqp-{sha256(broker.encode()).hexdigest()[:8]}-{self._token}"
+        await self._route_unrouted()
+
+    async def _route_unrouted(self) -> None:
+        """Move what waited for the own queues; what takes longer goes on beside other work."""
+        types = self._queues.event_types()
+        if not types:
+            return
+        if self._routing is not None:
+            self._routing.cancel()
+        done = asyncio.Event()
+        self._routing = self._errands.send(self._route(types, done))
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_ROUTED_WITHIN):
+                await done.wait()
+
+    async def _route(self, event_types: Sequence[str], done: asyncio.Event) -> None:
+        await self._routed(self.unrouted.route_at_start, event_types)
+        done.set()
+        # Publishers may store events for a moment after that which the broker returned before.
+        for pause in _ROUTED_AGAIN_AFTER:
+            await self._clock.wait(pause)
+            await self._routed(self.unrouted.route_own, event_types)
+
+    async def _routed(
+        self, route: Callable[[Sequence[str], OnStep], Awaitable[int]], event_types: Sequence[str]
+    ) -> None:
+        """Route until the broker has done it, and tell of all that moved at once."""
+        routed: Counter[str] = Counter()
+        try:
+            await self._errands.insist(partial(route, event_types, routed.update))
+        finally:
+            if routed and self._on_routed is not None:
+                self._on_routed(routed)
 
     def _redeclare(self) -> None:
         if not self._declaring:
@@ -128,16 +208,42 @@ class RabbitBus:
         self._declaring = False
         for source in self._queues.sources():
             self._io.call(partial(self._taker.consumers.consume_again, source))
+        await self._route_unrouted()
 
     # Publishing
 
     async def publish(self, messages: Sequence[Message]) -> Sequence[int]:
         await self._queues.refuse_unknown(messages)
-        routed = await self.send([outgoing.event(each, self._exchange) for each in messages])
+        sent = [outgoing.event(each, self._exchange) for each in messages]
+        try:
+            routed = await self.send(sent)
+        except NoExchangeError:
+            if self._queues.event_types():
+                raise  # to declare the exchange anew would not bring back its bindings
+            await self.unrouted.declare()
+            routed = await self.send(sent)
+        if False in routed:
+            await self._keep_unrouted(messages, sent, routed)
         return [
             self._queues.takers(message) if is_routed else 0
             for message, is_routed in zip(messages, routed, strict=True)
         ]
+
+    async def _keep_unrouted(
+        self, messages: Sequence[Message], sent: Sequence[Outgoing], routed: Sequence[bool]
+    ) -> None:
+        kept = [
+            (message.event_type, one)
+            for message, one, is_routed in zip(messages, sent, routed, strict=True)
+            if not is_routed and message.queue is None and message.needs_consumer
+        ]
+        if not kept:
+            return
+        try:
+            await self.unrouted.keep(kept)
+        except (NotPublishedError, UnsendableError) as error:
+            error.stored = frozenset(at for at, is_routed in enumerate(routed) if is_routed)
+            raise
 
     async def send(self, messages: Sequence[Outgoing]) -> Sequence[bool]:
         """Publish messages as they are, confirmed; for each, say whether a queue took it."""
@@ -167,14 +273,17 @@ class RabbitBus:
             self._errands.send(self._watch())
             self._errands.send(self._pulse.run())
         until = self._clock.now() + patience
-        with self._windows.ask(queues, limit + len(self._taken)) as sources:
+        # What is in hand takes up the window of its own queue: events that wait for a document
+        # must not keep others of the same queue away.
+        held = Counter(map(_QUEUE, self._taken.values())) if len(queues) > 1 else _NONE
+        with self._windows.ask(queues, limit, held, len(self._taken)) as sources:
             while True:
                 taken = self._suspects_of(queues, limit)
                 taken += self._admit(self._taker.collect(sources, limit - len(taken)))
                 left = until - self._clock.now()
                 if taken or left <= timedelta():
                     return taken
-                await self._taker.wait(left.total_seconds())
+                await self._taker.wait(sources, left.total_seconds())
 
     async def _watch(self) -> None:
         """Give back what nobody here asks for."""
@@ -293,6 +402,14 @@ class RabbitBus:
         """A broker finds nothing in its queues: parked events come when they are due."""
         return 0
 
+    async def announce(
+        self, service: str, version: str, queues: Sequence[str], grace: timedelta
+    ) -> None:
+        await self._versions.announce(service, version, queues, grace)
+
+    async def live_versions(self, queue: str) -> Collection[str]:
+        return await self._versions.live(queue)
+
     async def proven(self) -> datetime | None:
         return self._pulse.proven
 
@@ -324,6 +441,9 @@ class RabbitBus:
         handed_back, self._handed_back, self._closed = self._handed_back, False, True
         if self.before_close is not None:
             await self.before_close()
+        if self._routing is not None:
+            self._routing.cancel()
+        await self.unrouted.close()
         try:
             async with asyncio.timeout(_FAREWELL):
                 if self._taking and not handed_back:
@@ -333,7 +453,7 @@ class RabbitBus:
         except (TimeoutError, ConnectionError) as error:
             _LOG.warning(
                 "RabbitMQ did not answer the farewell%s: what was in hand comes back to others",
-                f" ({error})" if str(error) else f" within {_FAREWELL:g} s",
+                f" ({described(error)})" if str(error) else f" within {_FAREWELL:g} s",
             )
         self._errands.cancel()
         self._io.stop()

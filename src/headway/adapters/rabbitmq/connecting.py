@@ -64,7 +64,8 @@ def refusal(
     changes something. ConnectionError: another try may succeed.
     """
     address, user = f"{how.host}:{how.port}", how.credentials.username
-    if isinstance(error, ProbableAuthenticationError | AuthenticationError):
+    is_login = isinstance(error, ProbableAuthenticationError)
+    if isinstance(error, AuthenticationError) or (is_login and _was_refused(error)):
         return ConfigurationError(
             f"RabbitMQ at {address} does not accept the login of user {user!r}: check user and "
             "password in HEADWAY_BUS, or RABBITMQ_USERNAME and RABBITMQ_PASSWORD"
@@ -84,6 +85,8 @@ def refusal(
         )
     elif isinstance(error, IncompatibleProtocolError):
         why = f"something listens there, and hangs up on AMQP. {_OTHER_PORTS}"
+    elif isinstance(error, ProbableAuthenticationError | ProbableAccessDeniedError):
+        why = f"it closed the connection during the login ({reason}). It may be restarting"
     elif isinstance(error, AMQPConnectorStackTimeout | ConnectionOpenAborted):
         why = (
             f"something listens there, and did not answer in AMQP within {how.stack_timeout:g} s. "
@@ -100,8 +103,13 @@ _OTHER_PORTS = (
 )
 
 
+def _was_refused(error: BaseException) -> bool:
+    """Tell a refusal by the broker from a broker that died: pika takes both for a refusal."""
+    return ConnectionClosedByBroker.__name__ in str(error)
+
+
 def _is_about_the_vhost(error: BaseException) -> bool:
-    is_denied = isinstance(error, ProbableAccessDeniedError) or (
+    is_denied = (isinstance(error, ProbableAccessDeniedError) and _was_refused(error)) or (
         isinstance(error, ConnectionClosedByBroker) and error.reply_code == _NOT_ALLOWED
     )
     # So many connections are allowed, and others have them: they may end.

@@ -17,6 +17,7 @@ from headway.adapters.rabbitmq.io import IoThread
 from headway.adapters.rabbitmq.link import Link
 from headway.adapters.rabbitmq.refusing import FORBIDDEN, NOT_FOUND, PRECONDITION, code_of
 from headway.adapters.rabbitmq.sources import Source
+from headway.core.secrets import hidden
 
 _LOG = logging.getLogger("headway")
 
@@ -102,7 +103,7 @@ class Consumers:
                 "RabbitMQ at %s took back everything that is being worked on, because one event "
                 "takes longer than it allows: raise consumer_timeout there (%s)",
                 self.link.address,
-                reason,
+                hidden(str(reason)),
             )
 
     def _missed(self, source: Source, why: str, *, is_gone: bool) -> None:
@@ -113,7 +114,7 @@ class Consumers:
             "RabbitMQ at %s gives nothing of %s (%s): trying again until it does%s",
             self.link.address,
             source.name,
-            why,
+            hidden(why),
             "; declaring it anew" * is_gone,
         )
         self._asides.put(source)

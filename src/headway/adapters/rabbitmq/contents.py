@@ -114,7 +114,7 @@ def _unwritten(
     failed: str, properties: pika.BasicProperties, body: bytes, death: _Death | None
 ) -> tuple[Letter, bool]:
     """Write the letter for what nobody wrote one for; it has to be the same each time."""
-    travel, event_type = _travel(properties, body)
+    travel, event_type = travel_of(properties, body)
     limit = death is not None and death.reason == _LIMIT
     letter = write_letter(
         body,
@@ -137,7 +137,8 @@ def _unwritten(
     return named, bool(properties.message_id)
 
 
-def _travel(properties: pika.BasicProperties, body: bytes) -> tuple[Travel, str]:
+def travel_of(properties: pika.BasicProperties, body: bytes) -> tuple[Travel, str]:
+    """Read what travels beside a message, and its event type; give what can be read."""
     try:
         travel = headers.read(properties.headers, properties.message_id)
     except MalformedEventError:
@@ -165,7 +166,7 @@ def _why(failed: str, death: _Death | None) -> str:
 def _death(held: Headers) -> _Death | None:
     """Find where a message died; the broker's list has the latest death first."""
     if isinstance(held.get(_DIED_IN), str):
-        return _Death(held[_DIED_IN], str(held.get(_DIED_OF, "")), _instant(held.get(_DIED_AT)))
+        return _Death(held[_DIED_IN], str(held.get(_DIED_OF, "")), instant_of(held.get(_DIED_AT)))
     deaths = held.get(_DEATHS)
     if not isinstance(deaths, list):
         return None
@@ -175,7 +176,7 @@ def _death(held: Headers) -> _Death | None:
     # Every delay ends in a death of its own.
     told.sort(key=lambda each: each.get("reason") != _LIMIT)
     for each in told[:1]:
-        return _Death(each["queue"], str(each.get("reason", "")), _instant(each.get("time")))
+        return _Death(each["queue"], str(each.get("reason", "")), instant_of(each.get("time")))
     return None
 
 
@@ -188,7 +189,8 @@ def _at(properties: pika.BasicProperties, death: _Death | None) -> datetime:
         return UNDATED
 
 
-def _instant(value: object) -> datetime:
+def instant_of(value: object) -> datetime:
+    """Read a time that stands in a header; the beginning of 1970: there is none."""
     try:
         at = value if isinstance(value, datetime) else datetime.fromisoformat(str(value))
     except ValueError:

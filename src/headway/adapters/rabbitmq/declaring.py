@@ -22,13 +22,20 @@ def has_default_limit(channel: BlockingChannel) -> bool:
     return major.isdigit() and int(major) >= _FIRST_WITH_LIMITS
 
 
+def cluster(channel: BlockingChannel) -> str:
+    """Name the broker, or the cluster that it belongs to."""
+    properties = channel.connection._impl.server_properties  # noqa: SLF001 (as above)
+    name = properties.get("cluster_name", "")
+    return name.decode(errors="replace") if isinstance(name, bytes) else str(name)
+
+
 def declare(channel: BlockingChannel, topology: Topology, failed: frozenset[str]) -> None:
     """Declare everything; refuse queues of other people's making that would break promises.
 
     A failed queue is accepted as it is: its letters are wanted, whatever it is like.
     """
     for name, kind in topology.exchanges:
-        _declare_exchange(channel, name, kind)
+        declare_exchange(channel, name, kind)
     for queue in topology.queues:
         try:
             channel.queue_declare(queue.name, durable=True, arguments=queue.arguments)
@@ -57,7 +64,8 @@ def declare_queue(channel: BlockingChannel, queue: QueueDeclaration) -> None:
         raise _different(queue, error) from None
 
 
-def _declare_exchange(channel: BlockingChannel, name: str, kind: str) -> None:
+def declare_exchange(channel: BlockingChannel, name: str, kind: str) -> None:
+    """Declare one exchange; refuse one with this name and of another kind."""
     try:
         channel.exchange_declare(name, kind, durable=True)
     except ChannelClosedByBroker as error:

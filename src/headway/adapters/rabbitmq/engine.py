@@ -9,6 +9,7 @@ from headway.adapters.rabbitmq.history import RabbitHistory
 from headway.adapters.rabbitmq.letters import RabbitLetters
 from headway.adapters.rabbitmq.places import RabbitPlaces
 from headway.adapters.rabbitmq.topology import EXCHANGE
+from headway.adapters.rabbitmq.unrouted import RabbitUnrouted
 from headway.ports.chance import Chance
 from headway.ports.clock import Clock
 
@@ -21,6 +22,7 @@ class RabbitParts:
     letters: RabbitLetters
     places: RabbitPlaces
     history: RabbitHistory
+    unrouted: RabbitUnrouted
 
 
 def rabbitmq_parts(
@@ -59,6 +61,7 @@ def rabbitmq_parts(
     return RabbitParts(
         bus=bus,
         letters=letters,
-        places=RabbitPlaces(desk, bus.catalogue, letters),
+        places=RabbitPlaces(desk, bus.catalogue, letters, bus.unrouted),
         history=RabbitHistory(desk),
+        unrouted=bus.unrouted,
     )

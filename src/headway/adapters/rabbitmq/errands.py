@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from pika.exceptions import AMQPError
 
 from headway.core.errors import ConfigurationError
+from headway.core.showing import described
 from headway.ports.clock import Clock
 
 T = TypeVar("T")
@@ -42,7 +43,7 @@ class Errands:
                 refused = True
                 await self._clock.wait(_PAUSE)
             except (ConnectionError, AMQPError) as error:
-                _LOG.debug("RabbitMQ did not do it yet: %s", error)
+                _LOG.debug("RabbitMQ did not do it yet: %s", described(error))
                 await self._clock.wait(_PAUSE)
 
     def cancel(self) -> None:

@@ -2,13 +2,20 @@
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from headway.core.errors import MalformedEventError
 from headway.core.event import FIRST_GENERATION, short_name
-from headway.core.travel import LARGEST_HEADER, AttemptRecord, Travel, instant, invalid_field
+from headway.core.travel import (
+    LARGEST_HEADER,
+    AttemptRecord,
+    Refusal,
+    Travel,
+    instant,
+    invalid_field,
+)
 
 OPERATION = "headway-operation"
 GENERATION = "headway-generation"
@@ -19,11 +26,16 @@ PARKED = "headway-parked"
 PARKED_SINCE = "headway-parked-since"
 REQUEUES = "headway-requeues"
 HISTORY = "headway-history"
+REFUSALS = "headway-refusals"
 RETURNS = "headway-returns"
 """How often it came back before its message was published anew."""
 DUE = "headway-due"
 """When it is due, if that is later than any delay queue reaches."""
 DUE_AS_BYTES = DUE.encode()
+EVENT_TYPE = "headway-event-type"
+"""Of an unrouted event: a property cannot hold a long type."""
+UNROUTED_SINCE = "headway-unrouted-since"
+"""When an unrouted event was published."""
 
 _COUNT = "x-delivery-count"
 OF_A_NEW_MESSAGE = {_COUNT: 0}
@@ -33,11 +45,13 @@ LONGEST_SHORT = 255
 """Bytes of a property of a message, or of a routing key."""
 _MOST_RETURNS = 1_000
 _HISTORY = msgspec.json.Decoder(tuple[AttemptRecord, ...])
+_REFUSALS = msgspec.json.Decoder(tuple[Refusal, ...])
 _NO_TIME = timedelta()
 UNNAMED = Travel(operation="")
 """Of a message that says nothing of its way: its event may."""
 
 Headers = Mapping[str, Any]
+T = TypeVar("T")
 
 
 def write(travel: Travel, *, returns: int = 0, due: datetime | None = None) -> dict[str, Any]:
@@ -63,6 +77,8 @@ def write(travel: Travel, *, returns: int = 0, due: datetime | None = None) -> d
         headers[PARKED] = str(travel.parked / timedelta(microseconds=1))
     if travel.history:
         headers[HISTORY] = msgspec.json.encode(travel.history).decode()
+    if travel.refusals:
+        headers[REFUSALS] = msgspec.json.encode(travel.refusals).decode()
     if message_id(travel) is None and travel.operation:
         headers[OPERATION] = travel.operation
     return headers
@@ -89,7 +105,8 @@ def read(headers: Headers | None, message_id: str | None) -> Travel:
         parked=_NO_TIME if parked is None else _parked(parked),
         parked_since=_instant(headers, PARKED_SINCE),
         requeues=_number(headers, REQUEUES),
-        history=_history(headers),
+        history=_list(headers, HISTORY, _HISTORY),
+        refusals=_list(headers, REFUSALS, _REFUSALS),
     )
     if wrong := invalid_field(travel):
         field, problem = wrong
@@ -147,14 +164,16 @@ def _parked(value: object) -> timedelta:
         raise MalformedEventError(f"the header {PARKED} is not a number of microseconds") from None
 
 
-def _history(headers: Headers) -> tuple[AttemptRecord, ...]:
-    value = headers.get(HISTORY)
+def _list(
+    headers: Headers, name: str, decoder: "msgspec.json.Decoder[tuple[T, ...]]"
+) -> tuple[T, ...]:
+    value = headers.get(name)
     if value is None:
         return ()
     text = str(value)
     if len(text) > LARGEST_HEADER:
-        raise MalformedEventError(f"the header {HISTORY} is larger than {LARGEST_HEADER} bytes")
+        raise MalformedEventError(f"the header {name} is larger than {LARGEST_HEADER} bytes")
     try:
-        return _HISTORY.decode(text)
+        return decoder.decode(text)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-        raise MalformedEventError(f"the header {HISTORY} cannot be read: {error}") from None
+        raise MalformedEventError(f"the header {name} cannot be read: {error}") from None

@@ -19,7 +19,7 @@ _LOG = logging.getLogger("headway")
 def descriptors_of(loop: IOLoop) -> Iterator[int]:
     """Give what pika's loop has open: its connections, and what wakes it."""
     poller = loop._poller  # noqa: SLF001 (pika shows no other way)
-    yield from list(poller._fd_handlers)  # noqa: SLF001
+    yield from list(poller._fd_handlers or ())  # noqa: SLF001 (None: it is closed)
     for each in (poller._w_interrupt, getattr(poller, "_poll", None)):  # noqa: SLF001
         if each is not None and hasattr(each, "fileno"):
             yield each.fileno()

@@ -51,15 +51,24 @@ class _Taken(NamedTuple):
 
 def is_there(channel: BlockingChannel, queue: str) -> bool:
     """Say whether a journal was ever declared."""
+    return _messages(channel, queue) is not None
+
+
+def is_empty(channel: BlockingChannel, queue: str) -> bool:
+    """Say whether a journal was lost: deleted, purged, or in the hands of a reader right now."""
+    return not _messages(channel, queue)
+
+
+def _messages(channel: BlockingChannel, queue: str) -> int | None:
     asking = channel.connection.channel()
     try:
-        asking.queue_declare(queue, passive=True)
+        found: int = asking.queue_declare(queue, passive=True).method.message_count
     except ChannelClosedByBroker as error:
         if is_refused(error, NOT_FOUND):
-            return False
+            return None
         raise
     asking.close()
-    return True
+    return found
 
 
 def properties(*, is_summary: bool = False) -> pika.BasicProperties:

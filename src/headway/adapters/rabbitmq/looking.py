@@ -27,6 +27,7 @@ class Found(NamedTuple):
 
     letter: Letter
     renewed: int
+    taken: Taken
 
 
 class Settling:
@@ -78,7 +79,7 @@ class Look:
             if letter is None:
                 copies.append((each.page, each.tag))
                 continue
-            found.append(Found(letter, shown.renewed))
+            found.append(Found(letter, shown.renewed, each))
             self._held[letter.letter_id] = Held(
                 each.page, each.tag, (shown.is_letter, shown.is_named, shown.digest)
             )

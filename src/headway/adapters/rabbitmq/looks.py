@@ -1,4 +1,4 @@
-"""Look through failed queues, one look at a time: begin, go on, find, give back."""
+"""Look through failed queues and unrouted events, one look at a time."""
 
 import asyncio
 import logging
@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from functools import partial
-from typing import TypeVar
+from typing import NoReturn, TypeVar
 
 import pika
 from pika.exceptions import AMQPError, ChannelClosedByBroker
@@ -17,9 +17,10 @@ from headway.adapters.rabbitmq.contents import renewed
 from headway.adapters.rabbitmq.desk import LOCKED, NOT_FOUND, is_refused
 from headway.adapters.rabbitmq.looking import Found, Look, Settling
 from headway.adapters.rabbitmq.outgoing import Outgoing
-from headway.adapters.rabbitmq.scanning import Page, Scan, Taken, lock_of
+from headway.adapters.rabbitmq.scanning import Page, RemovedError, Scan, Taken, lock_of
 from headway.adapters.rabbitmq.session import LostError, Session
-from headway.core.errors import UnsendableError
+from headway.core.errors import ConfigurationError, UnsendableError
+from headway.core.showing import described
 from headway.ports.clock import Clock
 
 _LOG = logging.getLogger("headway")
@@ -52,6 +53,8 @@ class Looks:
         self._clock = clock
         self._send = send
         self._watching: asyncio.Task[None] | None = None
+        self._removing: set[str] = set()
+        """Queues of which the broker removed what was given back, at the last look."""
 
     def at(self, queue: str) -> Look | None:
         """Give the running look, if it is one through this queue."""
@@ -76,7 +79,7 @@ class Looks:
         """Count what is in a queue, with what is in hand here; in one that was deleted, nothing."""
         look = self.at(queue)
         own = look.scan.held if look is not None else 0
-        return own + await self._session.do(partial(_ready, queue=queue))
+        return own + await self._session.do(partial(ready, queue=queue))
 
     async def is_held(self, queue: str) -> bool:
         """Say whether somebody else looks through a queue."""
@@ -97,12 +100,19 @@ class Looks:
     async def begin(self, queue: str, patience: float) -> Look | None:
         """Begin a look beside the running one; whoever does gives it back soon."""
         scan = await self._session.do(partial(_begin, queue=queue, patience=patience))
-        return None if scan is None else Look(scan, self._clock.now(), BETWEEN_PAGES)
+        if scan is None:
+            return None
+        scan.is_doubted = scan.is_doubted or queue in self._removing
+        self._removing.discard(queue)
+        return Look(scan, self._clock.now(), BETWEEN_PAGES)
 
     async def more(self, look: Look, wanted: int) -> list[Found]:
         """Give the next letters, at most so many; none: there are no more."""
         while not look.ahead:
-            taken = await self._session.do(lambda _: look.scan.take(wanted))
+            try:
+                taken = await self._session.do(lambda _: look.scan.take(wanted))
+            except RemovedError as removed:
+                await self._refuse(look, removed.page)
             if not taken:
                 break
             if look.renews and any(each.is_worn for each in taken):
@@ -112,6 +122,17 @@ class Looks:
             if copies:
                 await self.settle(look, copies)
         return [look.ahead.popleft() for _ in range(min(wanted, len(look.ahead)))]
+
+    async def _refuse(self, look: Look, removed: Page) -> NoReturn:
+        """End a look before the broker removes more than the one message that it has removed."""
+        if look is self.now:
+            await self.end()
+        await self._restore(look.queue, [removed])
+        raise ConfigurationError(
+            f"Cannot read {look.queue}: a policy sets delivery-limit 0, so RabbitMQ removes every "
+            "message that is read and given back. Exclude the queue from the policy, or set a "
+            "delivery-limit of 1 or more."
+        )
 
     async def find(self, queue: str, letter_ids: Sequence[str]) -> Look | None:
         """Look until all of these are in hand, or everything is."""
@@ -167,7 +188,7 @@ class Looks:
         except ChannelClosedByBroker as error:
             if not is_refused(error, NOT_FOUND):
                 raise
-            _LOG.warning("Failed queue %s was deleted while it was read", look.queue)
+            _LOG.warning("Queue %s was deleted while it was read", look.queue)
         finally:
             with suppress(LostError):
                 await self._session.do(lambda _: scan.end())
@@ -192,7 +213,7 @@ class Looks:
                 copied = await self._copy(look.queue, worn)
             except TimeoutError:
                 _LOG.warning(
-                    "RabbitMQ takes no messages: letters of %s are given back and counted by the "
+                    "RabbitMQ takes no messages: those of %s are given back and counted by the "
                     "broker. Under a policy with a low delivery-limit, look at them again only "
                     "after its alarm is over",
                     look.queue,
@@ -216,6 +237,7 @@ class Looks:
 
     async def _restore(self, queue: str, removed: Sequence[Page]) -> None:
         """Publish anew what the broker removed when it was given back: its delivery limit is 0."""
+        self._removing.add(queue)
         number = sum(page.unsettled for page in removed)
         restored = 0
         try:
@@ -227,8 +249,8 @@ class Looks:
             _LOG.error(
                 "RabbitMQ removed %d messages of %s when they were given back, and Headway "
                 "published %d of them anew: a policy sets delivery-limit 0 for this queue. Exclude "
-                "failed queues from the policy, or set a delivery-limit of 1 or more, before you "
-                "look at them again",
+                "the queue from the policy, or set a delivery-limit of 1 or more, before you look "
+                "at it again",
                 number,
                 queue,
                 restored,
@@ -243,7 +265,7 @@ class Looks:
         except UnsendableError as error:
             if len(taken) > 1:
                 return [copied for each in taken for copied in await self._copy(queue, [each])]
-            _LOG.warning("A message of %s cannot be published anew: %s", queue, error)
+            _LOG.warning("Could not republish a message of %s: %s", queue, described(error))
             return []
         return [each for each, is_routed in zip(taken, routed, strict=True) if is_routed]
 
@@ -267,7 +289,7 @@ class Looks:
                     await (self.end() if idle else self._session.do(_breathe))
                 except (ConnectionError, AMQPError) as error:
                     await self._drop()
-                    _LOG.warning("Reading %s was broken off: %s", look.queue, error)
+                    _LOG.warning("Reading %s was broken off: %s", look.queue, described(error))
 
     async def close(self) -> None:
         """Give back what is in hand and let go; without a turn."""
@@ -275,7 +297,10 @@ class Looks:
             async with self.turn:
                 await self.end()
         except (ConnectionError, AMQPError) as error:
-            _LOG.warning("Letters in hand were not given back (%s): the broker does it", error)
+            _LOG.warning(
+                "Could not give back dead letters that were read (%s): the broker does it",
+                described(error),
+            )
         if self._watching is not None:
             self._watching.cancel()
         await self._session.close()
@@ -297,7 +322,8 @@ def _settle(scan: Scan, messages: Sequence[tuple[Page, int]], _connection: objec
     scan.settle(messages)
 
 
-def _ready(connection: pika.BlockingConnection, queue: str) -> int:
+def ready(connection: pika.BlockingConnection, queue: str) -> int:
+    """Count what is in a queue and in no hand; in one that was deleted, nothing."""
     channel = connection.channel()
     try:
         number = channel.queue_declare(queue, passive=True).method.message_count

@@ -40,8 +40,8 @@ def event(message: Message, exchange: str) -> Outgoing:
 def unfinished(delivery: Delivery, then: Later | Parked | HandedBack, now: datetime) -> Outgoing:
     """To where it waits until it is taken again."""
     match then:
-        case HandedBack(due=datetime() as due):
-            return again_later(delivery, due, now)
+        case HandedBack(due=datetime() as due, travel=travel):
+            return again_later(delivery, due, now, travel)
         case HandedBack():
             return again(delivery)
         case Later(due=due, travel=travel) | Parked(due=due, travel=travel):
@@ -65,9 +65,11 @@ def again(delivery: Delivery) -> Outgoing:
     return _straight(delivery, delivery.queue)
 
 
-def again_later(delivery: Delivery, due: datetime, now: datetime) -> Outgoing:
-    """Into a delay, as it was."""
-    return _later(delivery, delivery.travel, due, now, returns=delivery.returns)
+def again_later(
+    delivery: Delivery, due: datetime, now: datetime, travel: Travel | None = None
+) -> Outgoing:
+    """Into a delay, as it was, or with something else beside it."""
+    return _later(delivery, travel or delivery.travel, due, now, returns=delivery.returns)
 
 
 def suspected(delivery: Delivery) -> Outgoing:

@@ -5,6 +5,7 @@ at this moment neither. What waits for its time lies in queues that all work que
 counted under one name for all.
 """
 
+import sys
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
@@ -15,7 +16,8 @@ from pika.exceptions import ChannelClosedByBroker
 from headway.adapters.rabbitmq.catalogue import Catalogue
 from headway.adapters.rabbitmq.desk import NOT_FOUND, Desk, is_refused
 from headway.adapters.rabbitmq.letters import RabbitLetters
-from headway.adapters.rabbitmq.topology import STEPS, delay_name, suspects_of
+from headway.adapters.rabbitmq.topology import STEPS, UNROUTED, delay_name, suspects_of
+from headway.adapters.rabbitmq.unrouted import RabbitUnrouted
 from headway.ports.places import Depths, QueueCount
 
 DELAYED = "headway.delay"
@@ -25,16 +27,19 @@ DELAYED = "headway.delay"
 class RabbitPlaces:
     """Counts what is ready, delayed and failed."""
 
-    def __init__(self, desk: Desk, catalogue: Catalogue, letters: RabbitLetters) -> None:
+    def __init__(
+        self, desk: Desk, catalogue: Catalogue, letters: RabbitLetters, unrouted: RabbitUnrouted
+    ) -> None:
         self._desk = desk
         self._catalogue = catalogue
         self._letters = letters
+        self._unrouted = unrouted
 
     async def depths(self) -> Depths:
         found = await self._catalogue.read()
         names = [each for queue in sorted(found) for each in (queue, suspects_of(queue))]
         delays = [delay_name(step) for step in STEPS]
-        depths = await self._desk.run(partial(_depths, queues=[*names, *delays]))
+        depths = await self._desk.run(partial(_depths, queues=[*names, *delays, UNROUTED]))
         rows = [
             QueueCount(
                 queue=queue,
@@ -53,10 +58,11 @@ class RabbitPlaces:
             workers=None,
             counts_leased=False,
             in_hand=any(depths[each].consumers for each in names),
+            unrouted=depths[UNROUTED].ready + self._unrouted.held,
         )
 
     async def where(self, operations: Sequence[str]) -> Mapping[str, Sequence[str]]:
-        """Find letters; what waits in a queue cannot be looked for."""
+        """Find letters and unrouted events; what waits in a queue cannot be looked for."""
         wanted = frozenset(operations)
         places: dict[str, list[str]] = {}
         if not wanted:
@@ -64,6 +70,8 @@ class RabbitPlaces:
         for queue in await self._letters.names():
             for operation in await self._letters.search(queue, wanted):
                 places.setdefault(operation, []).append(f"failed in {queue}")
+        for event in await self._unrouted.read(sys.maxsize, operations=operations):
+            places.setdefault(event.travel.operation, []).append(f"unrouted {event.event_type}")
         return places
 
 

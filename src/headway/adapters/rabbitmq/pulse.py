@@ -15,6 +15,7 @@ from headway.adapters.rabbitmq.consuming import Consumers
 from headway.adapters.rabbitmq.io import IoThread
 from headway.adapters.rabbitmq.outgoing import DIRECT, Outgoing
 from headway.core.errors import NotPublishedError
+from headway.core.showing import described
 from headway.ports.clock import Clock
 
 _LOG = logging.getLogger("headway")
@@ -48,7 +49,7 @@ class Pulse:
             try:
                 await self.beat()
             except NotPublishedError as error:
-                _LOG.debug("No pulse: %s", error)  # publishing says so itself
+                _LOG.debug("No pulse: %s", described(error))  # publishing says so itself
 
     async def beat(self) -> None:
         alive = self._consumers.alive

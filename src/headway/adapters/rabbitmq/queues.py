@@ -30,11 +30,17 @@ class Queues:
         self._exchange = exchange
         self._has_store = has_store
         self._own: dict[str, Queue] = {}
+        self.cluster = ""
+        """The name of the broker, or of its cluster, as it was when queues were declared."""
 
     async def declare(self, queues: Sequence[Queue] = ()) -> None:
         """Declare queues, and once more those that were declared before."""
         self._own |= {queue.name: queue for queue in queues}
         await self._desk.run(self._declare)
+
+    def event_types(self) -> list[str]:
+        """Name the types that the own queues take."""
+        return list(dict.fromkeys(each for own in self._own.values() for each in own.event_types))
 
     def sources(self) -> Iterable[str]:
         """Name the own queues as the broker knows them."""
@@ -68,6 +74,7 @@ class Queues:
 
     def _declare(self, channel: BlockingChannel) -> None:
         queues = list(self._own.values())
+        self.cluster = declaring.cluster(channel)
         journals = [HISTORY, *journals_of(queues)]
         new = [name for name in journals if not journal.is_there(channel, name)]
         wanted = topology(

@@ -39,9 +39,10 @@ _LOOK_EVERY = 0.02
 _QUIET = 2
 _STUCK = 5.0
 _COMES_BACK_WITHIN = 2.0
-_REMEMBERED = 1_000
-_REMEMBERED_BYTES = 8_000_000
+_REMEMBERED = 5_000
+_REMEMBERED_BYTES = 64_000_000
 """Of one look: messages that can be published anew if the broker removes what is given back."""
+_SETTLED_PAGES = 100
 _FRAMES = 16
 """Acknowledgements between two pauses; the broker puts aside what is beyond 32."""
 _PAUSE = 0.02
@@ -55,6 +56,14 @@ class QueueHeldError(ConnectionError):
             f"somebody else is reading {queue} or working on it: wait until that is done, and try "
             "again"
         )
+
+
+class RemovedError(Exception):
+    """The broker removed the first message when it was given back: its delivery limit is 0."""
+
+    def __init__(self, page: "Page") -> None:
+        super().__init__()
+        self.page = page
 
 
 class Page:
@@ -125,6 +134,8 @@ class Scan:
         self.left = 0
         """Messages that it still has to look at; what comes meanwhile is not one of them."""
         self._remembered = self._remembered_bytes = 0
+        self.is_doubted = False
+        """The broker may remove what is given back: the first message is tried alone."""
         self.is_beyond = False
         """Whatever ever came back is in hand: what follows was never given out."""
 
@@ -139,6 +150,8 @@ class Scan:
             before = ready
             self._connection.sleep(_LOOK_EVERY)
         self.left = ready
+        # What a look has in hand can be published anew up to here.
+        self.is_doubted = self.is_doubted or (not self._pages and ready > _REMEMBERED)
 
     def extend(self) -> bool:
         """Go on with what has come since; say whether there is any."""
@@ -149,11 +162,35 @@ class Scan:
         return _ready(self._asking, self.queue)
 
     def take(self, wanted: int) -> list[Taken]:
-        """Take the next ones. With many in hand, more than wanted: channels are not endless."""
+        """Take the next ones. With many in hand, more than wanted: channels are not endless.
+
+        RemovedError: the broker removes what is given back, so nothing more is taken.
+        """
+        if self.is_doubted and self.left > 0 and (worn := self._try_one()):
+            self.left -= 1
+            return worn
         number = min(max(wanted, _LEAST, self.held // _PART), self.left)
         taken = self._take(min(number, max(_AT_ONCE, self.held // _PART))) if number > 0 else []
         self.left = self.left - len(taken) if taken else 0
         return taken
+
+    def _try_one(self) -> list[Taken]:
+        """Find out by the first message whether what is given back stays; give it if it is worn.
+
+        A worn message has come back before. One that was never given out is given back: so a
+        delivery limit of 0 removes one message, of which this process has the copy.
+        """
+        first = self._take(1)
+        if first and not first[0].is_worn:
+            page = self._pages.pop()
+            before = self.ready()
+            page.close()
+            came_back = self._wait_for(before, 1, _COMES_BACK_WITHIN)
+            if not came_back and not self._has_consumers():
+                raise RemovedError(page)
+            first = []
+        self.is_doubted = False
+        return first
 
     def settle(self, taken: Sequence[tuple[Page, int]]) -> None:
         """Remove messages for good."""
@@ -223,6 +260,7 @@ class Scan:
             self._connection.sleep(_LOOK_EVERY)
 
     def _take(self, number: int) -> list[Taken]:
+        self._close_settled()
         channel = self._connection.channel()
         page = Page(channel)
         self._pages.append(page)
@@ -252,6 +290,16 @@ class Scan:
         self._remember(page, taken)
         self.is_beyond = not all(each.is_worn for each in taken)
         return taken
+
+    def _close_settled(self) -> None:
+        """Close pages of which nothing is in hand: a connection has about two thousand channels."""
+        settled = [page for page in self._pages if not page.unsettled]
+        if len(settled) < _SETTLED_PAGES:
+            return
+        for page in settled[:-1]:  # acknowledgements of the last may still be on their way
+            self._pages.remove(page)
+            if page.channel.is_open:
+                page.close()
 
     def _remember(self, page: Page, taken: Sequence[Taken]) -> None:
         number = self._remembered + len(taken)

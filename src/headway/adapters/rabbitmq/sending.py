@@ -17,6 +17,8 @@ from headway.adapters.rabbitmq.io import IoThread
 from headway.adapters.rabbitmq.link import Link
 from headway.adapters.rabbitmq.outgoing import Outgoing
 from headway.adapters.rabbitmq.refusing import (
+    NOT_FOUND,
+    code_of,
     is_about_a_message,
     is_about_the_exchange,
     largest_body,
@@ -36,6 +38,10 @@ without memory, where that is not waited for however long it takes."""
 _LOOK_EVERY = 1.0
 _LONGEST_REASON = 300
 _UNKNOWN = "whether all that was sent is stored is not known"
+
+
+class NoExchangeError(NotPublishedError):
+    """There is no such exchange: no service was ever started on this broker, or it was deleted."""
 
 
 class Sender:
@@ -242,9 +248,11 @@ class Sender:
             self._refuse(item, str(reason))
             return
         exchange = item[2].exchange
+        kind = NoExchangeError if code_of(reason) == NOT_FOUND else NotPublishedError
+        concerned = (each for each in (item, *self._waiting) if each[2].exchange == exchange)
         self._fail(
-            [item[0], *(batch for batch, _, other in self._waiting if other.exchange == exchange)],
-            NotPublishedError(
+            list({id(batch): batch for batch, _, _ in concerned}.values()),
+            kind(
                 f"RabbitMQ at {self._link.address} takes nothing for the exchange {exchange!r}: "
                 f"{reason}"
             ),

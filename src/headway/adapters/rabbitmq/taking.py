@@ -85,10 +85,12 @@ class Taker:
         await done.wait()
         return self.collect(sources, sys.maxsize)
 
-    async def wait(self, seconds: float) -> None:
-        """Wait until something has arrived, at most so long."""
+    async def wait(self, sources: Iterable[str], seconds: float) -> None:
+        """Wait until something of these queues may have arrived, at most so long."""
         self.news.clear()
-        if any(source.arrived for source in self.consumers.sources.values()):
+        # What has arrived of others may stay there for long, while their queues are closed.
+        arrived = self.consumers.sources
+        if any(name in arrived and arrived[name].arrived for name in sources):
             return
         try:
             async with asyncio.timeout(seconds):

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
+from hashlib import sha256
 from typing import Any
 
 from headway.core.routing import routing_key
@@ -11,10 +13,14 @@ from headway.ports.history import KEPT
 EXCHANGE = "headway.events"
 CATALOGUE = "headway.catalogue"
 HISTORY = "headway.history"
+UNROUTED = "headway.unrouted"
+VERSIONS = "headway.versions"
 DELIVERY_LIMIT = 100
 """Far above what a suspect needs: whatever reaches it goes to the failed queue as it is."""
 
 _SUSPECTS = ".suspects"
+_MARKER = "headway.version."
+_LONGEST_NAME = 255
 _PER_DECADE = (100, 125, 150, 180, 200, 250, 300, 360, 400, 500, 600, 750, 900)
 _LONGEST = 900_000
 STEPS: tuple[int, ...] = tuple(
@@ -52,6 +58,7 @@ def topology(queues: Sequence[Queue], exchange: str, *, has_default_limit: bool)
     return Topology(
         queues=[
             history_queue(has_default_limit=has_default_limit),
+            unrouted_queue(has_default_limit=has_default_limit),
             *(_quorum(name, unlimited) for name in dict.fromkeys(q.failed for q in queues)),
             *(_quorum(name, unlimited) for name in journals_of(queues)),
             *(_work_queue(queue.name, queue.failed) for queue in queues),
@@ -67,6 +74,11 @@ def history_queue(*, has_default_limit: bool) -> QueueDeclaration:
     """Say what the history of changes is kept in: the newest entries, whoever reads them."""
     unlimited: dict[str, Any] = {"x-delivery-limit": -1} if has_default_limit else {}
     return _quorum(HISTORY, {"x-max-length": KEPT, "x-overflow": "drop-head", **unlimited})
+
+
+def unrouted_queue(*, has_default_limit: bool) -> QueueDeclaration:
+    """Describe the queue of events that no service takes: without limit of length or deliveries."""
+    return _quorum(UNROUTED, {"x-delivery-limit": -1} if has_default_limit else {})
 
 
 def suspects_of(queue: str) -> str:
@@ -96,6 +108,24 @@ def worker_queue(token: str) -> str:
     return f"headway.worker.{token}"
 
 
+def marker(service: str, version: str) -> str:
+    """Name the queue that is there for as long as a version of a service counts as alive."""
+    name = f"{_MARKER}{service}/{version}"
+    if len(name.encode()) <= _LONGEST_NAME:
+        return name
+    return f"{_MARKER}{service}/{sha256(version.encode()).hexdigest()[:24]}"
+
+
+def marker_queue(name: str, expires: timedelta) -> QueueDeclaration:
+    """Say what a marker is like: the broker deletes it when it is not used for so long."""
+    return _quorum(name, {"x-expires": max(expires // timedelta(milliseconds=1), 1)})
+
+
+def versions_queue(*, has_default_limit: bool) -> QueueDeclaration:
+    """Say what the journal of versions is kept in."""
+    return _quorum(VERSIONS, {"x-delivery-limit": -1} if has_default_limit else {})
+
+
 def step_for(milliseconds: float) -> int | None:
     """Give the shortest step that is long enough; None: it is due now.
 
@@ -113,7 +143,9 @@ def _routes(queues: Sequence[Queue], exchange: str) -> Iterator[tuple[str, str, 
 
 
 def _quorum(name: str, more: dict[str, Any]) -> QueueDeclaration:
-    return QueueDeclaration(name=name, arguments={"x-queue-type": "quorum", **more})
+    # Under a limit of length the broker would drop the oldest message, although it was confirmed.
+    arguments = {"x-queue-type": "quorum", "x-overflow": "reject-publish", **more}
+    return QueueDeclaration(name=name, arguments=arguments)
 
 
 def _work_queue(name: str, failed: str) -> QueueDeclaration:
@@ -135,5 +167,5 @@ def _delay_queue(step: int) -> QueueDeclaration:
 _DEAD_LETTERS_SURELY = {
     "x-dead-letter-exchange": "",
     "x-dead-letter-strategy": "at-least-once",
-    "x-overflow": "reject-publish",
 }
+"""Needs that the queue refuses what is too much, as all of them do."""

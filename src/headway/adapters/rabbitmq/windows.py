@@ -1,7 +1,7 @@
 """How many messages of each queue a worker has delivered ahead, and of which none any more."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 
@@ -26,18 +26,28 @@ class Windows:
         """How many of each queue were asked for, since the last look."""
 
     @contextmanager
-    def ask(self, queues: Sequence[str], count: int) -> Iterator[list[str]]:
-        """Have so many delivered of all queues together; give what to collect from."""
-        share = -(-count // max(len(queues), 1))
-        for queue in queues:
-            self._most[queue] = max(self._most.get(queue, 0), share)
-            self._asking[queue].append(share)
-            self._want(queue, share)
+    def ask(
+        self, queues: Sequence[str], limit: int, held: Mapping[str, int], taken: int
+    ) -> Iterator[list[str]]:
+        """Have `limit` delivered of all queues together; give what to collect from.
+
+        `taken` events are in hand; `held` says of which queues, where there are several.
+        """
+        number = max(len(queues), 1)
+        share = -(-(limit + taken) // number)
+        shares = dict.fromkeys(queues, share)
+        for queue, count in held.items():
+            if queue in shares:
+                shares[queue] = max(share, -(-limit // number) + count)
+        for queue, its in shares.items():
+            self._most[queue] = max(self._most.get(queue, 0), its)
+            self._asking[queue].append(its)
+            self._want(queue, its)
         try:
             yield [source for queue in queues for source in (queue, suspects_of(queue))]
         finally:
-            for queue in queues:
-                self._asking[queue].remove(share)
+            for queue, its in shares.items():
+                self._asking[queue].remove(its)
             now = self._clock.now()
             self._asked.update(dict.fromkeys(queues, now))
 

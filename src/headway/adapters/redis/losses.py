@@ -5,6 +5,8 @@ from typing import Any, NamedTuple
 
 from redis.exceptions import RedisClusterException, RedisError, ResponseError
 
+from headway.core.showing import described
+
 _LOG = logging.getLogger("headway")
 
 
@@ -22,7 +24,10 @@ async def say_what_can_be_lost(client: Any, **where: Any) -> None:
     try:
         found = await concerns(client, **where)
     except (RedisError, RedisClusterException) as error:
-        _LOG.info("Redis does not tell how it is set up (%s): what it can lose is unknown", error)
+        _LOG.info(
+            "Redis does not tell how it is set up (%s): what it can lose is unknown",
+            described(error),
+        )
         return
     for concern in found:
         _LOG.log(concern.level, concern.text)

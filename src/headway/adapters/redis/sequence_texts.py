@@ -13,7 +13,7 @@ from headway.core.sequence_answers import (
     Offer,
     Offered,
     Outcome,
-    Work,
+    Turn,
 )
 from headway.core.sequence_settings import OnGap, SequenceSettings
 from headway.core.sequence_state import Flight, Gap, Held, Jump, KeyState, Missed, Why
@@ -77,7 +77,7 @@ def look_text(look: Look) -> str:
 def offered(offer: Offer, answer: Answer, *, fill: bool) -> Offered:
     """Read the answer to an offer."""
     if answer == b"P":
-        work = Work(offer.key, offer.position, offer.payload, offer.token)
+        work = Turn(offer.key, offer.position, offer.payload, offer.token)
         return Offered(Outcome.PROCESS, work)
     if answer == b"D":
         return _DUPLICATE
@@ -85,7 +85,7 @@ def offered(offer: Offer, answer: Answer, *, fill: bool) -> Offered:
         return Offered(Outcome.UNREADABLE)
     code, held, flag, why, stale, wait, *handed = answer
     if code == b"P":
-        work = Work(offer.key, offer.position, offer.payload, offer.token, late=bool(flag))
+        work = Turn(offer.key, offer.position, offer.payload, offer.token, late=bool(flag))
         return Offered(Outcome.PROCESS, work, held, look_in=_wait(wait), stale=stale)
     outcome = Outcome.HELD if code == b"H" else Outcome.DUPLICATE
     given_up = _why(why)
@@ -152,7 +152,7 @@ _DUPLICATE = Offered(Outcome.DUPLICATE)
 _COMPLETED = Completed(accepted=True)
 
 
-def _work(key: str, token: str, handed: list[list[Any]], *, fill: bool) -> Work | None:
+def _work(key: str, token: str, handed: list[list[Any]], *, fill: bool) -> Turn | None:
     if not handed:
         return None
     position, attempt, late, payload, *gap = handed[0]
@@ -161,7 +161,7 @@ def _work(key: str, token: str, handed: list[list[Any]], *, fill: bool) -> Work 
         first, last, step, why = gap
         given_up = Gap(int(first), int(last), int(step), Why(why.decode()), fill)
     position, late = int(position), bool(late)
-    return Work(key, position, payload, token, attempt, held=True, late=late, gap=given_up)
+    return Turn(key, position, payload, token, attempt, held=True, late=late, gap=given_up)
 
 
 def _why(why: bytes) -> Why | None:

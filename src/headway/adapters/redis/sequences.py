@@ -42,7 +42,7 @@ from headway.core.sequence_answers import (
     Looked,
     Offer,
     Offered,
-    Work,
+    Turn,
 )
 from headway.core.sequence_settings import DEFAULT_NAME, SequenceSettings
 from headway.ports.history import History
@@ -126,7 +126,7 @@ class RedisSequences:
             return None
         return timedelta(microseconds=int(wait)) if wait else None
 
-    async def renew(self, work: Work) -> bool:
+    async def renew(self, work: Turn) -> bool:
         (ours,) = await self.ask("renew", [(work.key, f"{work.position}|{work.token}", b"")])
         return not is_unreadable(work.key, ours) and bool(ours)
 

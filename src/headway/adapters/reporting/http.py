@@ -14,11 +14,14 @@ from headway.core.failure import words
 from headway.core.secrets import hidden, shown_url, without_secrets
 from headway.core.traces import trace
 from headway.ports.clock import Clock
+from headway.ports.reporter import FINAL, OUTCOME, RECOVERED, RETRYING
 
 URL = "http://localhost:8081/api/errors"
 _SECONDS = 5
 _LONGEST_TRACE = 100_000
 _PAUSE = timedelta(minutes=1)
+_REFUSED = (401, 403)
+_LEVELS = {FINAL: "error", RETRYING: "warning", RECOVERED: "info"}
 
 
 def checked_url(url: str) -> str:
@@ -37,13 +40,13 @@ def checked_url(url: str) -> str:
 
 
 class HttpReporter:
-    """Posts each report, one after another. If nobody takes them, it pauses for a minute.
+    """Posts each report, one after another. If sending fails, it pauses for a minute.
 
-    The work never waits for this: it runs in a thread of its own. What cannot be sent is dropped,
-    for the log and the failed queue know of the error too.
+    The work never waits for this: it runs in a thread of its own. What cannot be sent is dropped:
+    the log and the failed queue know of the error too.
 
-    Everything on a machine reports to the same page unless told otherwise. So each report says in
-    its context where it comes from: `origin`, and the process.
+    Many processes report to the same page. So each report says in its context where it comes from:
+    `origin`, and the process.
     """
 
     def __init__(
@@ -61,8 +64,10 @@ class HttpReporter:
         self._origin = dict(origin or {})
         self._clock = clock
         self._silent_until: datetime | None = None
+        self._failures: set[int | None] = set()
+        """Kinds of failures that the log has: the status of a refusal, or None."""
         self.unsent = 0
-        """Reports that nobody took."""
+        """Reports that could not be sent."""
 
     def report(self, error: BaseException, context: Mapping[str, Any]) -> None:
         if self._silent_until is not None and self._clock.now() < self._silent_until:
@@ -76,25 +81,34 @@ class HttpReporter:
         # Asked for each time: a process that was forked since is another one.
         origin = {**self._origin, "pid": os.getpid()}
         told = {str(name): value for name, value in context.items() if name != "service"}
+        outcome = str(told.get(OUTCOME))
+        if outcome in _LEVELS:
+            del told[OUTCOME]
         said = {
             "service": str(context.get("service") or "unknown"),
-            "level": "error",
+            "level": _LEVELS.get(outcome, "error"),
             "message": hidden(words(error)) or type(error).__name__,
             "error_type": type(error).__name__[:200],
             "stack_trace": trace(error)[-_LONGEST_TRACE:],
             "context": without_secrets({"origin": origin, **told}),
         }
+        if outcome in _LEVELS:
+            said["outcome"] = outcome
         return msgspec.json.encode(said, enc_hook=_plain)
 
     def _pause(self, failure: Exception) -> None:
         self.unsent += 1
         self._silent_until = self._clock.now() + _PAUSE
-        if self.unsent == 1:
-            logging.getLogger("headway").info(
-                "Could not send error reports to %s (%s). Start headway ui, set its "
-                "HEADWAY_UI_TOKEN here too, or set ERROR_REPORTER_TYPE=noop.",
+        status = getattr(failure, "code", None)
+        if status not in self._failures:
+            self._failures.add(status)
+            logging.getLogger("headway").warning(
+                "Could not send error reports to %s (%s). %s, or set ERROR_REPORTER_TYPE=noop.",
                 shown_url(self._url),
                 hidden(words(failure)),
+                "Set HEADWAY_UI_TOKEN to the token of that page"
+                if status in _REFUSED
+                else "Start headway ui there",
             )
 
 

@@ -8,20 +8,27 @@ from headway.core.failure import words
 from headway.core.secrets import hidden, without_secrets
 from headway.core.showing import shown
 from headway.core.traces import trace
+from headway.ports.reporter import OUTCOME, RECOVERED, RETRYING
+
+_LEVELS = {RETRYING: logging.WARNING, RECOVERED: logging.INFO}
 
 
 class LogReporter:
-    """Writes one ERROR line for each report, with the traceback and the context beside it."""
+    """Writes one line for each report, with the traceback and the context beside it.
+
+    ERROR, or WARNING for a failure that is retried, or INFO for one that is made up for.
+    """
 
     def __init__(self, logger: logging.Logger | None = None) -> None:
         self._log = logger or logging.getLogger("headway.errors")
 
     def report(self, error: BaseException, context: Mapping[str, Any]) -> None:
-        if not self._log.isEnabledFor(logging.ERROR):
+        level = _LEVELS.get(str(context.get(OUTCOME)), logging.ERROR)
+        if not self._log.isEnabledFor(level):
             return
         record = self._log.makeRecord(
             self._log.name,
-            logging.ERROR,
+            level,
             __file__,
             0,
             "Error reported: %s",

@@ -2,18 +2,21 @@
 
 import asyncio
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 
 from headway.adapters.sqlite import publishing, taking
 from headway.adapters.sqlite.bell import Bell
-from headway.adapters.sqlite.liveness import Liveness, Worker
+from headway.adapters.sqlite.liveness import Liveness, Worker, dead_among, live_versions
 from headway.adapters.sqlite.reader import Readers
 from headway.adapters.sqlite.timeline import Timeline
 from headway.adapters.sqlite.writer import Writer
 from headway.ports.bus import Delivery, Done, HandedBack, Message, Queue, Then
+from headway.ports.unrouted import OnStep
 
 _PROOF = "select 1 from headway_queues"
+_NAMED = "sqlite-"
+"""Begins the names of workers whose queues are in an SQLite file."""
 
 
 class SqliteBus:
@@ -43,8 +46,33 @@ class SqliteBus:
         """All but what others return when this process is gone; the file is still open."""
         self._errands: set[asyncio.Task[Sequence[bool]]] = set()
 
-    async def open(self, queues: Sequence[Queue]) -> None:
-        await self._writer.run(lambda connection: publishing.declare(connection, queues))
+    @property
+    def worker(self) -> str:
+        return f"{_NAMED}{self._worker.token}"
+
+    async def gone(self, workers: Collection[str]) -> Collection[str]:
+        tokens = {each.removeprefix(_NAMED) for each in workers if each.startswith(_NAMED)}
+        if not tokens:
+            return ()
+        dead, unknown = await self._readers.run(lambda c: dead_among(c, tokens))
+        if dead:
+            await self._look()  # what they had taken is returned too
+        return {f"{_NAMED}{token}" for token in dead | unknown}
+
+    def owns(self, delivery: Delivery) -> bool:
+        return bool(delivery.receipt[1] == self._worker.token)
+
+    async def open(self, queues: Sequence[Queue], on_routed: OnStep | None = None) -> None:
+        routed = some = await self._writer.run(
+            lambda c: publishing.declare(c, queues, self._time.moment())
+        )
+        types = [event_type for queue in queues for event_type in queue.event_types]
+        while some:  # there may be more than one commit should hold
+            self._bell.ring()
+            some = await self._writer.run(lambda c: publishing.route(c, types, self._time.moment()))
+            routed += some
+        if routed and on_routed is not None:
+            on_routed(routed)
         await self._writer.run(self._worker.register)
         self.liveness.start()
         await self._look()
@@ -70,7 +98,7 @@ class SqliteBus:
                 deadline = now + patience.total_seconds()
             if taken or now >= deadline:
                 return taken
-            due = await self._readers.run(lambda c: taking.next_due(c, queues))
+            due = await self._readers.run(lambda c: taking.next_due(c, queues, self._worker))
             until = deadline if due is None else min(deadline, due)
             while not self._is_closed() and (now := self._time.moment().at) < until:
                 if await self._bell.heard(rings, timedelta(seconds=until - now)):
@@ -94,6 +122,21 @@ class SqliteBus:
         resumed = await self._writer.run(lambda c: taking.resume(c, queue, self._time.moment()))
         self._bell.ring()
         return resumed
+
+    async def announce(
+        self,
+        service: str,  # noqa: ARG002 (a queue belongs to one service)
+        version: str,
+        queues: Sequence[str],
+        grace: timedelta,
+    ) -> None:
+        def show(connection: sqlite3.Connection) -> None:
+            self._worker.announce(connection, version, queues, grace, self._time.moment().at)
+
+        await self._writer.run(show)
+
+    async def live_versions(self, queue: str) -> Collection[str]:
+        return await self._readers.run(lambda c: live_versions(c, queue, self._time.moment().at))
 
     async def proven(self) -> datetime | None:
         """Whoever can read the file gets what is in it."""
@@ -119,7 +162,7 @@ class SqliteBus:
         await asyncio.to_thread(self.liveness.stop)
         try:
             if self._worker.token is not None and not handed_back:
-                await self._writer.run(self._worker.leave)
+                await self._writer.run(lambda c: self._worker.leave(c, self._time.moment().at))
         finally:
             await asyncio.to_thread(self._let_go)
 

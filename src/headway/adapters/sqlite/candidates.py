@@ -9,7 +9,7 @@ from typing import Any
 
 from headway.adapters.sqlite.reader import Readers
 from headway.adapters.sqlite.selecting import as_read, fetch, put, read_row
-from headway.adapters.sqlite.stuck import Expressions, Range, leased, question, unreadable
+from headway.adapters.sqlite.stuck import Expressions, Range, leased, questions, unreadable
 from headway.adapters.sqlite.tallying import tally
 from headway.adapters.sqlite.writer import Writer
 from headway.core.beginning import UNCLAIMED
@@ -52,17 +52,17 @@ class SqliteCandidates:
     ) -> AsyncIterator[Sequence[Document]]:
         if view is View.UNMOVED:  # once in each sweep
             await self._name_unreadable(rule)
-        asked = question(rule, view, now)
-        statement = asked.page(newest_first=newest_first)
-        for whole in reversed(asked.ranges) if newest_first else asked.ranges:
-            left = whole
-            while True:
-                rows = await self._page(statement, left, page)
-                if documents := _readable(rows, rule):
-                    yield documents
-                if len(rows) < page:
-                    break
-                left = left.after(rows[-1][0], newest_first=newest_first)
+        for asked in await self._readers.run(lambda c: questions(c, rule, view, now)):
+            statement = asked.page(newest_first=newest_first)
+            for whole in reversed(asked.ranges) if newest_first else asked.ranges:
+                left = whole
+                while True:
+                    rows = await self._page(statement, left, page)
+                    if documents := _readable(rows, rule):
+                        yield documents
+                    if len(rows) < page:
+                        break
+                    left = left.after(rows[-1][0], newest_first=newest_first)
 
     async def _name_unreadable(self, rule: SweepRule) -> None:
         """Name in the log what is in no view, because it is no document at all."""

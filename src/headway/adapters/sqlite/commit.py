@@ -20,9 +20,9 @@ from headway.adapters.sqlite.guard import Guard, UndoneError, in_transaction
 from headway.adapters.sqlite.savepoints import hold, release, undo
 from headway.adapters.sqlite.timeline import Moment, Timeline
 from headway.adapters.sqlite.writer import Writer
-from headway.core.catalogue import EVERYTHING, names_engine
+from headway.core.catalogue import DEFAULT_CLASSIFIER, names_engine
 from headway.core.errors import KeyTakenError, TransactionEndedError
-from headway.ports.bus import Done, Then
+from headway.ports.bus import Done, Then, unrouted_types
 from headway.ports.commit import COMMITTED, DUPLICATE, LOST, Finish, Outcome, Unit
 from headway.ports.records import DoneRecord
 
@@ -54,8 +54,8 @@ class Surroundings(Protocol):
         """Settle all; False: some were not ours."""
         ...
 
-    def send(self, connection: sqlite3.Connection, units: Sequence[Unit]) -> None:
-        """Send outgoing events and letters."""
+    def send(self, connection: sqlite3.Connection, units: Sequence[Unit]) -> frozenset[str]:
+        """Send outgoing events and letters; name the types that no queue took."""
         ...
 
     def write(self, connection: sqlite3.Connection, units: Sequence[Unit]) -> bool:
@@ -87,13 +87,16 @@ class SameFile:
                 )
         return expected
 
-    def send(self, connection: sqlite3.Connection, units: Sequence[Unit]) -> None:
+    def send(self, connection: sqlite3.Connection, units: Sequence[Unit]) -> frozenset[str]:
+        unrouted: frozenset[str] = frozenset()
         outgoing = [message for unit in units for message in unit.outgoing]
         if outgoing:
-            publishing.publish(connection, outgoing, self._moment)
+            taken_by = publishing.publish(connection, outgoing, self._moment)
+            unrouted = unrouted_types(outgoing, taken_by)
         for unit in units:
             if unit.letter is not None:
                 letters.write(connection, unit.failed_queue, [unit.letter])
+        return unrouted
 
     def write(self, connection: sqlite3.Connection, units: Sequence[Unit]) -> bool:
         rows = [_row(unit, unit.record, self._moment) for unit in units if unit.record is not None]
@@ -163,7 +166,12 @@ class Group:
         if not (expected and self._surroundings.write(connection, self._units)):
             raise _UnexpectedError
         skipped = _write_all(connection, self._units)
-        self._surroundings.send(connection, self._units)
+        unrouted = self._surroundings.send(connection, self._units)
+        if unrouted:
+            return [
+                Finish(Outcome.COMMITTED, skipped=count, unrouted=unit.unrouted(unrouted))
+                for unit, count in zip(self._units, skipped, strict=True)
+            ]
         return [
             Finish(Outcome.COMMITTED, skipped=count) if count else COMMITTED for count in skipped
         ]
@@ -194,7 +202,7 @@ class Group:
             return Finish(Outcome.REFUSED, error=taken)
         hold(connection, "unit")
         try:
-            skipped = self._effects(connection, unit)
+            skipped, unrouted = self._effects(connection, unit)
         except _RefusedError as refusal:
             undo(connection, "unit")
             release(connection, "unit")
@@ -208,14 +216,16 @@ class Group:
         if unit.record is not None:
             self._surroundings.write(connection, [unit])
         self._surroundings.settle(connection, unit, unit.then)
-        return Finish(Outcome.COMMITTED, skipped=skipped) if skipped else COMMITTED
+        if skipped or unrouted:
+            return Finish(Outcome.COMMITTED, skipped=skipped, unrouted=unrouted)
+        return COMMITTED
 
-    def _effects(self, connection: sqlite3.Connection, unit: Unit) -> int:
+    def _effects(self, connection: sqlite3.Connection, unit: Unit) -> tuple[int, frozenset[str]]:
         try:
             changes = fetch_for(connection, unit.writes)
             skipped = changes.apply(unit.writes)
             store(connection, changes)
-            self._surroundings.send(connection, [unit])
+            unrouted = self._surroundings.send(connection, [unit])
         except Exception as error:  # whatever a value raises: it is the fault of this unit alone
             if _is_of_the_file(error):
                 raise
@@ -229,14 +239,14 @@ class Group:
                 if not in_transaction(connection):
                     raise  # SQLite gave up all of it: a full disk, for one
                 raise _BodyError from error
-        return skipped
+        return skipped, unrouted
 
 
 def _is_of_the_file(error: Exception) -> bool:
     """Tell trouble with the file, nobody's fault, from values that SQLite does not take."""
     if not isinstance(error, sqlite3.Error):
         return False
-    return names_engine(error) or EVERYTHING.classify(error).error_type == _CONFLICT
+    return names_engine(error) or DEFAULT_CLASSIFIER.classify(error).error_type == _CONFLICT
 
 
 def _row(unit: Unit, record: DoneRecord, moment: Moment) -> tuple[Any, ...]:

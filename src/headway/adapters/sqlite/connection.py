@@ -16,6 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 from headway.adapters.sqlite.timeline import Timeline
 from headway.core.errors import ConfigurationError, StorageLostError
@@ -29,6 +30,9 @@ _LOOK_AGAIN = 0.01
 _PAGES_BEFORE_CHECKPOINT = 4_000
 _LONGEST_LOG = 64 * 2**20
 
+
+IS_UTF8 = "headway_is_utf8"
+"""A function of SQL, of bytes: other programs write texts that Python cannot read."""
 
 _LOG = "-wal"
 _INDEX = "-shm"
@@ -60,6 +64,10 @@ class Connection(sqlite3.Connection):
     log: FileId | None = None
     index: FileId | None = None
     known: _Known | None = None
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.create_function(IS_UTF8, 1, _is_utf8, deterministic=True)
 
     def close(self) -> None:
         super().close()
@@ -247,6 +255,14 @@ def _set_up(connection: sqlite3.Connection, synchronous: str, busy: timedelta) -
     connection.execute(f"pragma journal_size_limit = {_LONGEST_LOG}")
     connection.execute("pragma temp_store = memory")
     connection.execute("pragma schema_version").fetchone()  # reads, so that the log is there
+
+
+def _is_utf8(value: bytes) -> bool:
+    try:
+        value.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _identity(path: Path) -> FileId | None:

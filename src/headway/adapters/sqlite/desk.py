@@ -110,7 +110,7 @@ def _page(lifecycle: Lifecycle, states: Sequence[State]) -> str:
     wanted = ""
     if not words & {State.PROCESSED, State.FOREIGN}:
         named = ", ".join(f"'{state}'" for state in sorted(words))
-        wanted = f"and +({Expressions(lifecycle).stage}) in ({named})"
+        wanted = f"and +({Expressions(lifecycle).state}) in ({named})"
     elif State.PROCESSED not in words and lifecycle.flag is not None:
         wanted = f"and coalesce(not {Expressions(lifecycle).flag}, true)"
     elif State.PROCESSED not in words:

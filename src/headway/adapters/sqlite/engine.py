@@ -17,6 +17,7 @@ from headway.adapters.sqlite.reader import Readers
 from headway.adapters.sqlite.records import SqliteRecords
 from headway.adapters.sqlite.sweeping import sqlite_sweeping
 from headway.adapters.sqlite.timeline import Timeline
+from headway.adapters.sqlite.unrouted import SqliteUnrouted
 from headway.adapters.sqlite.writer import Writer
 from headway.core.errors import ConfigurationError
 from headway.ports.chance import Chance
@@ -42,7 +43,7 @@ def sqlite_engine(
 ) -> SqliteEngine:
     """Give the engine of one worker process; the file is opened when it is first needed.
 
-    `lease`: how long a worker may be silent before it is given up; it beats five times as often.
+    `lease`: how long a worker may be silent before it is given up; it beats six times in that time.
     `bus.close` lets go of all ports, whether or not the bus was opened.
     """
     if lease <= timedelta():
@@ -56,7 +57,7 @@ def sqlite_engine(
         readers=readers,
         bell=bell,
         worker=worker,
-        liveness=Liveness(location, worker, clock, lease=lease),
+        liveness=Liveness(location, worker, clock, time, lease=lease),
         time=time,
     )
     return SqliteEngine(
@@ -66,7 +67,7 @@ def sqlite_engine(
         records=SqliteRecords(writer, readers, time),
         documents=SqliteDocuments(writer, readers),
         places=SqlitePlaces(readers, time),
+        unrouted=SqliteUnrouted(writer, readers, bell, time),
         history=SqliteHistory(writer, readers),
-        one_commit=True,
         sweeping=sqlite_sweeping(writer, readers, time),
     )

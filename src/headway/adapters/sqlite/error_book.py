@@ -8,19 +8,26 @@ from pathlib import Path
 
 import msgspec
 
-from headway.core.error_report import ErrorFilter, ErrorReport, ErrorStats, KeptError
+from headway.core.error_report import ErrorFilter, ErrorReport, ErrorStats, KeptError, Outcome
 from headway.core.errors import ConfigurationError
 
 MOST = 10_000
 _TABLES = """
-create table if not exists errors (
+create table if not exists reports (
     number integer primary key autoincrement, error_id text not null unique, at real not null,
-    service text not null, level text not null, error_type text, report blob not null
+    service text not null, level text not null, error_type text, outcome text, event text,
+    report blob not null
 );
-create index if not exists errors_by_service on errors (service, number);
-create index if not exists errors_by_level on errors (level, number);
-create index if not exists errors_by_type on errors (error_type, number);
+create index if not exists reports_by_service on reports (service, number);
+create index if not exists reports_by_level on reports (level, number);
+create index if not exists reports_by_type on reports (error_type, number);
+create index if not exists reports_by_outcome on reports (outcome, number);
+create index if not exists reports_retrying on reports (event, service) where outcome = 'retrying';
 """
+_SETTLE = """
+update reports set outcome = ? where outcome = 'retrying' and event = ? and service = ?
+"""
+"""What became of an event is true of its earlier failures too."""
 
 
 class SqliteErrorBook:
@@ -42,27 +49,32 @@ class SqliteErrorBook:
 
     def add(self, report: ErrorReport, error_id: str, now: datetime) -> None:
         body = msgspec.json.encode(report)
-        row = (error_id, now.timestamp(), report.service, report.level, report.error_type, body)
+        of_event = (report.outcome, report.event_key)
+        at = now.timestamp()
+        row = (error_id, at, report.service, report.level, report.error_type, *of_event, body)
         with self._lock, self._file:
             self._file.execute("begin immediate")
+            if report.outcome in {"final", "recovered"}:
+                self._file.execute(_SETTLE, (*of_event, report.service))
             made = self._file.execute(
-                "insert into errors (error_id, at, service, level, error_type, report)"
-                " values (?, ?, ?, ?, ?, ?)",
+                "insert into reports"
+                " (error_id, at, service, level, error_type, outcome, event, report)"
+                " values (?, ?, ?, ?, ?, ?, ?, ?)",
                 row,
             )
             newest = made.lastrowid or 0
-            self._file.execute("delete from errors where number <= ?", (newest - self._most,))
+            self._file.execute("delete from reports where number <= ?", (newest - self._most,))
 
     def ids(self, which: ErrorFilter, *, limit: int, offset: int) -> tuple[Sequence[str], int]:
         asked = {name: value for name, value in msgspec.structs.asdict(which).items() if value}
         where = " where " + " and ".join(f"{name} = ?" for name in asked) if asked else ""
         with self._lock:
             (total,) = self._file.execute(
-                f"select count(*) from errors{where}",  # noqa: S608 (names of columns only)
+                f"select count(*) from reports{where}",  # noqa: S608 (names of columns only)
                 (*asked.values(),),
             ).fetchone()
             rows = self._file.execute(
-                f"select error_id from errors{where}"  # noqa: S608 (the same)
+                f"select error_id from reports{where}"  # noqa: S608 (the same)
                 " order by number desc limit ? offset ?",
                 (*asked.values(), limit, offset),
             ).fetchall()
@@ -71,7 +83,7 @@ class SqliteErrorBook:
     def get(self, error_id: str) -> KeptError | None:
         with self._lock:
             row = self._file.execute(
-                "select error_id, at, report from errors where error_id = ?", (error_id,)
+                "select error_id, at, outcome, report from reports where error_id = ?", (error_id,)
             ).fetchone()
         return None if row is None else _kept(*row)
 
@@ -95,19 +107,21 @@ class SqliteErrorBook:
             by_service=self._count("service"),
             by_level=by_level,
             by_type=self._count("error_type"),
+            by_outcome=self._count("outcome"),
         )
 
     def _count(self, column: str) -> dict[str, int]:
         rows = self._file.execute(
-            f"select coalesce({column}, 'unknown'), count(*) from errors"  # noqa: S608 (ours)
+            f"select coalesce({column}, 'unknown'), count(*) from reports"  # noqa: S608 (ours)
             " group by 1 order by 2 desc, 1"
         ).fetchall()
         return dict(rows)
 
 
-def _kept(error_id: str, at: float, report: bytes) -> KeptError:
+def _kept(error_id: str, at: float, outcome: Outcome | None, body: bytes) -> KeptError:
+    report = msgspec.json.decode(body, type=ErrorReport)
     return KeptError(
         error_id=error_id,
         timestamp=datetime.fromtimestamp(at, UTC),
-        report=msgspec.json.decode(report, type=ErrorReport),
+        report=msgspec.structs.replace(report, outcome=outcome),
     )

@@ -6,11 +6,11 @@ runs, and with them all that would outlive the body and harm others: settings of
 other files, and changes of our own tables.
 """
 
-import inspect
 import sqlite3
 import sys
 
 from headway.adapters.sqlite.savepoints import OURS
+from headway.core.callback import drive
 from headway.core.catalogue import names_engine
 from headway.core.errors import TransactionEndedError
 from headway.ports.commit import TransactionBody
@@ -95,7 +95,7 @@ class Guard:
         self._denied = None
         raised: BaseException | None = None
         try:
-            _refuse_what_has_not_run(body(connection))
+            drive(body, body(connection))
         except BaseException as error:  # noqa: BLE001 (no body may end the thread of all)
             raised = error
         denied = self._denied
@@ -177,17 +177,6 @@ def _why_not(action: int, first: str, second: str) -> str | None:
             "and may only be read; use tables of your own"
         )
     return None
-
-
-def _refuse_what_has_not_run(answer: object) -> None:
-    if inspect.iscoroutine(answer) or inspect.isgenerator(answer):
-        answer.close()
-    elif not (inspect.isasyncgen(answer) or inspect.isawaitable(answer)):
-        return
-    raise TypeError(
-        f"the body gave back a {type(answer).__name__}, of which nothing has run: make it a plain "
-        "function that does its work before it returns"
-    )
 
 
 def in_transaction(connection: sqlite3.Connection) -> bool:

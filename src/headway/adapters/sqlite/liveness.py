@@ -12,7 +12,7 @@ stands still: an outage that nobody could beat through buries nobody.
 
 import sqlite3
 import threading
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -21,14 +21,15 @@ from headway.adapters.sqlite.connection import Connection, Location
 from headway.adapters.sqlite.process import Process, this_process
 from headway.adapters.sqlite.rows import seconds
 from headway.adapters.sqlite.schema import open_file
-from headway.adapters.sqlite.statements import as_json
+from headway.adapters.sqlite.statements import as_json, json_text
+from headway.adapters.sqlite.timeline import Timeline
 from headway.adapters.sqlite.turnstile import Turnstile
 from headway.core.errors import ConfigurationError
 from headway.ports.chance import Chance
 from headway.ports.clock import Clock
 
-BEATS = 5
-"""In one lease."""
+BEATS = 6
+"""In one lease. As often it is seen whether processes have died: every 5 s of a lease of 30 s."""
 
 _REGISTER = """
 insert into headway_workers (token, machine, namespace, pid, started, since)
@@ -46,8 +47,22 @@ update headway_items
 set token = null, returns = returns + 1, begins = begins + begun, begun = 0
 where token = ?
 """
+_ANNOUNCE = """
+insert into headway_versions (token, queue, version, grace) values (?, ?, ?, ?)
+on conflict (queue, version, token) do update set grace = excluded.grace, until = null
+"""
+_LAST_SEEN = "update headway_versions set until = ? + grace where token = ? and until is null"
+_FORGET = "delete from headway_versions where until <= ?"
+_LIVE = """
+select distinct version from headway_versions
+where queue = ? and (until > ? or until is null and token in (select token from headway_workers))
+"""
 _BEAT = "update headway_workers set beat = beat + 1 where token = ?"
 _ALL = "select token, machine, namespace, pid, started, beat from headway_workers"
+_SOME = """
+select token, machine, namespace, pid, started from headway_workers
+where token in (select value from json_each(?))
+"""
 
 
 class Worker:
@@ -58,6 +73,9 @@ class Worker:
 
     def __init__(self, clock: Clock, chance: Chance) -> None:
         self.token: str | None = None
+        self._versions: dict[tuple[str, str], float] = {}
+        """What this worker runs: graces in seconds, by queue and version."""
+        self._refusals: dict[str, str] = {}
         self._clock = clock
         self._chance = chance
         self._takings = 0
@@ -70,7 +88,31 @@ class Worker:
             since = seconds(self._clock.now())
             row = (self.token, me.machine, me.namespace, me.pid, me.started, since)
             connection.execute(_REGISTER, row)
+            self._show_versions(connection, self.token)
         return self.token
+
+    def announce(
+        self,
+        connection: sqlite3.Connection,
+        version: str,
+        queues: Sequence[str],
+        grace: timedelta,
+        at: float,
+    ) -> None:
+        """Show which version takes from some queues, inside a write transaction."""
+        self._versions |= {(queue, version): grace.total_seconds() for queue in queues}
+        refusal = json_text.encode({"version": version})[1:-1].decode()
+        self._refusals |= dict.fromkeys(queues, refusal)
+        connection.execute(_FORGET, (at,))
+        self._show_versions(connection, self.register(connection))
+
+    def refusal_of(self, queue: str) -> str:
+        """Give the text by which a refusal by the version that runs here is found in its column."""
+        return self._refusals.get(queue, "no version")
+
+    def _show_versions(self, connection: sqlite3.Connection, token: str) -> None:
+        rows = [(token, *named, grace) for named, grace in self._versions.items()]
+        connection.executemany(_ANNOUNCE, rows)
 
     def next_taking(self) -> int:
         """Number a taking: a receipt of an earlier one cannot settle what was taken again."""
@@ -81,10 +123,30 @@ class Worker:
         """Hand back what is taken, but for some: others return these when this process is gone."""
         connection.execute(_HAND_BACK_OTHERS, (self.token, as_json(keep)))
 
-    def leave(self, connection: sqlite3.Connection) -> None:
+    def leave(self, connection: sqlite3.Connection, at: float) -> None:
         """Hand back what is still taken, and be no worker any more."""
         connection.execute(_HAND_BACK, (self.token,))
+        connection.execute(_LAST_SEEN, (at, self.token))
         connection.execute(_LEAVE, (self.token,))
+
+
+def live_versions(connection: sqlite3.Connection, queue: str, at: float) -> set[str]:
+    """Name the versions that take from a queue and were alive within their grace."""
+    return {version for (version,) in connection.execute(_LIVE, (queue, at))}
+
+
+def dead_among(
+    connection: sqlite3.Connection, tokens: Collection[str]
+) -> tuple[set[str], set[str]]:
+    """Give the tokens whose processes are dead, and those that are not registered any more."""
+    me = this_process()
+    rows = connection.execute(_SOME, (as_json(list(tokens)),)).fetchall()
+    dead = {
+        token
+        for token, machine, namespace, pid, started in rows
+        if Process(machine=machine, namespace=namespace, pid=pid, started=started).is_gone(me)
+    }
+    return dead, set(tokens) - {row[0] for row in rows}
 
 
 @dataclass(slots=True)
@@ -99,9 +161,16 @@ class Liveness:
     """Beats for its worker and buries the dead, in rounds."""
 
     def __init__(
-        self, location: Location, worker: Worker, clock: Clock, *, lease: timedelta
+        self,
+        location: Location,
+        worker: Worker,
+        clock: Clock,
+        time: Timeline,
+        *,
+        lease: timedelta,
     ) -> None:
         self._location = location
+        self._time = time
         self._worker = worker
         self._clock = clock
         self._lease = lease
@@ -151,6 +220,7 @@ class Liveness:
                 dead = self._dead(connection, pid)
                 for token in dead:
                     connection.execute(_RETURN, (token,))
+                    connection.execute(_LAST_SEEN, (self._time.moment().at, token))
                     connection.execute(_LEAVE, (token,))
                 connection.execute("commit")
             except BaseException:

@@ -12,6 +12,7 @@ import sqlite3
 from collections.abc import Mapping, Sequence
 from typing import cast
 
+from headway.adapters.sqlite.publishing import SHOWN_TYPE, UNROUTED
 from headway.adapters.sqlite.reader import Readers
 from headway.adapters.sqlite.statements import as_json
 from headway.adapters.sqlite.timeline import Moment, Timeline
@@ -56,6 +57,7 @@ select due from headway_items indexed by headway_items_free
 where queue = ? and token is null and due <= ? and place <> 'parked' order by due limit 1
 """
 _LETTERS = "select name, letters from headway_failed_queues order by name"
+_UNROUTED = "select coalesce(sum(events), 0) from headway_unrouted_types"
 
 # The ends of operations, once for each in a queue. What failed is in its letter, what was requeued
 # in its queue again. An operation that was sent again on purpose, under another generation, is
@@ -83,13 +85,14 @@ DONE = f"""
 select count(*), count(*) filter (where ended = 'purged') from ({ENDS})
 """
 _ASTRAY = f"""
-select queue, operation, sum(place = 'accepted'), group_concat(nullif(place, 'accepted')),
-       count(*) over ()
+select cast(queue as blob), cast(operation as blob), sum(place = 'accepted'),
+       group_concat(nullif(place, 'accepted')), count(*) over ()
 from (
     select queue, operation, 'accepted' as place from headway_accepted
     union all select queue, operation, {_PLACE} from headway_items
     union all select source_queue, operation, 'failed' from headway_letters
     union all select queue, operation, 'done' from ({ENDS})
+    union all select '{UNROUTED}' || event_type, operation, 'unrouted' from headway_unrouted
 )
 group by queue, operation
 having sum(place = 'accepted') = 0 or count(*) <> 2
@@ -106,6 +109,8 @@ union all
 select operation, {_PLACE} || ' in ' || queue from headway_items where operation in wanted
 union all select operation, 'failed in ' || queue from headway_letters where operation in wanted
 union all select operation, 'done in ' || queue from ({ENDS}) where operation in wanted
+union all
+select operation, '{UNROUTED}' || {SHOWN_TYPE} from headway_unrouted where operation in wanted
 """
 AT_ONCE = 50_000
 
@@ -124,13 +129,19 @@ class SqlitePlaces:
         return await self._readers.run(lambda c: _balance(c, self._time.moment()))
 
     async def astray(self, limit: int) -> tuple[int, Sequence[Astray]]:
-        def read(connection: sqlite3.Connection) -> list[tuple[str, str, int, str, int]]:
+        def read(connection: sqlite3.Connection) -> list[tuple[bytes, bytes, int, str, int]]:
             values = {"now": self._time.moment().at, "limit": max(limit, 1)}
             return connection.execute(_ASTRAY, values).fetchall()
 
         rows = await self._readers.run(read)
         found = [
-            Astray(operation=operation, queue=queue, fault=_fault(accepted, there), places=there)
+            Astray(
+                # Other programs may have written bytes that are no text.
+                operation=operation.decode(errors="replace"),
+                queue=queue.decode(errors="replace"),
+                fault=_fault(accepted, there),
+                places=there,
+            )
             for queue, operation, accepted, places, _ in rows
             for there in [tuple(places.split(",")) if places else ()]
         ]
@@ -181,6 +192,7 @@ def _depths(connection: sqlite3.Connection, moment: Moment) -> Depths:
         queues=queues,
         failed=dict(connection.execute(_LETTERS).fetchall()),
         workers=_number(connection, _WORKERS),
+        unrouted=_number(connection, _UNROUTED),
     )
 
 
@@ -209,6 +221,7 @@ def _balance(connection: sqlite3.Connection, moment: Moment) -> Balance:
         purged=purged + forgotten[1],
         accepted=accepted + forgotten[0],
         workers=_number(connection, _WORKERS),
+        unrouted=_number(connection, "select count(*) from headway_unrouted"),
     )
 
 

@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import TypeVar
 
 from headway.adapters.sqlite.connection import Connection, Location
-from headway.adapters.sqlite.schema import open_for_reading
+from headway.adapters.sqlite.schema import explained, open_for_reading
 
 T = TypeVar("T")
 
@@ -35,15 +35,19 @@ class Readers:
             self._opened.pop().close()
 
     def _read(self, read: Callable[[sqlite3.Connection], T]) -> T:
-        connection = self._connection()
+        connection: Connection | None = None
         try:
+            connection = self._connection()
             connection.execute("begin")
             return read(connection)
         except sqlite3.Error as error:
             error.add_note(f"database file: {self._location.path}")
-            raise
+            told = explained(self._location, error)
+            if told is error:
+                raise
+            raise told from error
         finally:
-            if connection.in_transaction:
+            if connection is not None and connection.in_transaction:
                 with suppress(sqlite3.Error):
                     connection.execute("rollback")
 

@@ -8,12 +8,12 @@ import msgspec
 
 from headway.adapters.sqlite.statements import json_text
 from headway.core.event import FIRST_GENERATION
-from headway.core.travel import AttemptRecord, Travel
+from headway.core.travel import AttemptRecord, Refusal, Travel, invalid_refusals
 from headway.ports.bus import Delivery
 
 ITEM_COLUMNS = (
     "queue, due, operation, generation, failures, not_yet, first_seen, parked_seconds, "
-    "parked_since, requeues, history, body"
+    "parked_since, requeues, history, refusals, body"
 )
 TRAVEL_COLUMNS = (
     "generation",
@@ -24,10 +24,12 @@ TRAVEL_COLUMNS = (
     "parked_since",
     "requeues",
     "history",
+    "refusals",
 )
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _HISTORY = msgspec.json.Decoder(tuple[AttemptRecord, ...])
+_REFUSALS = msgspec.json.Decoder(tuple[Refusal, ...])
 
 
 def seconds(instant: datetime) -> float:
@@ -60,6 +62,7 @@ class Taken(msgspec.Struct, array_like=True, frozen=True, gc=False):
     parked_since: int | None
     requeues: int
     history: str | None
+    refusals: str | None
     is_text: int
     body: str | None
     """None: it is too large to be read with the others."""
@@ -83,6 +86,7 @@ class Taken(msgspec.Struct, array_like=True, frozen=True, gc=False):
                 parked_since=None if self.parked_since is None else _at(self.parked_since) + behind,
                 requeues=self.requeues,
                 history=() if self.history is None else _HISTORY.decode(self.history),
+                refusals=() if self.refusals is None else _refusals(self.refusals),
             ),
             receipt=(self.id, token, taking),
             returns=self.returns,
@@ -108,8 +112,8 @@ class Unreadable(msgspec.Struct, frozen=True, gc=False):
     def delivery(self, token: str, taking: int) -> Delivery:
         """Give the item as it is taken: it has its bytes and its name, and says what is wrong."""
         travel = Travel(
-            operation=_text(self.operation),
-            generation=_text(self.generation) or FIRST_GENERATION,
+            operation=text(self.operation),
+            generation=text(self.generation) or FIRST_GENERATION,
         )
         why = f"Row {self.id} of headway_items cannot be read: {self.why}"
         receipt = (self.id, token, taking)
@@ -137,7 +141,7 @@ TAKEN = f"""
 json_array(
     id, queue, {micros("due")}, returns, begins, operation, generation, failures, not_yet,
     {micros("first_seen")}, {micros("parked_seconds")}, {micros("parked_since")},
-    requeues, history, typeof(body) = 'text',
+    requeues, history, refusals, typeof(body) = 'text',
     case when {size("body")} > {LARGE} then null
          when typeof(body) = 'text' then body else hex(body) end,
     {size("body")}
@@ -152,7 +156,15 @@ coalesce(cast(body as blob), x'')
 _NO_TIME = timedelta()
 
 
-def _text(raw: bytes) -> str:
+def _refusals(text: str) -> tuple[Refusal, ...]:
+    refusals = _REFUSALS.decode(text)
+    if problem := next(invalid_refusals(refusals), None):
+        raise ValueError(f"refusals {problem}")
+    return refusals
+
+
+def text(raw: bytes) -> str:
+    """Read a text that another program may have written; empty: it is none."""
     try:
         return raw.decode()
     except UnicodeDecodeError:
@@ -174,6 +186,7 @@ def travel_row(travel: Travel, ahead: float) -> tuple[Any, ...]:
         None if travel.parked_since is None else seconds(travel.parked_since) + ahead,
         travel.requeues,
         json_text.encode(travel.history).decode() if travel.history else None,
+        json_text.encode(travel.refusals).decode() if travel.refusals else None,
     )
 
 

@@ -14,7 +14,9 @@ from headway.adapters.sqlite.connection import Connection, Location, connect
 
 APPLICATION = 0x48647779
 """What marks a file as ours: "Hdwy"."""
-VERSION = 6
+VERSION = 8
+_OWN_TIME = 5
+"""The first version whose file has a time of its own; before, its times are of the wall clock."""
 
 _TABLES = (
     """
@@ -230,7 +232,55 @@ _SINCE_6 = (
     "create table headway_jumps (began real not null, ended real not null)",
 )
 
-STEPS = (_TABLES, _SINCE_2, _SINCE_3, _SINCE_4, _SINCE_5, _SINCE_6)
+# Events whose type no queue took when they were published. Triggers count them by type: a scrape of
+# metrics reads that number, and a worker that starts looks there first.
+_SINCE_7 = (
+    """
+    create table headway_unrouted (
+        id integer primary key,
+        event_type text not null,
+        operation text not null,
+        at real not null,
+        body
+    )
+    """,
+    "create index headway_unrouted_type on headway_unrouted (event_type)",
+    """
+    create table headway_unrouted_types (
+        event_type text primary key, events integer not null, takers text
+    ) without rowid
+    """,
+    """
+    create trigger headway_unrouted_comes after insert on headway_unrouted begin
+        insert into headway_unrouted_types (event_type, events) values (new.event_type, 1)
+        on conflict (event_type) do update set events = events + 1;
+    end
+    """,
+    """
+    create trigger headway_unrouted_goes after delete on headway_unrouted begin
+        update headway_unrouted_types set events = events - 1 where event_type = old.event_type;
+        delete from headway_unrouted_types where event_type = old.event_type and events <= 0;
+    end
+    """,
+)
+
+_SINCE_8 = (
+    "alter table headway_items add column refusals text",
+    # Which version of a service each worker runs. `until` is null while the worker is registered:
+    # then until when that version counts as alive.
+    """
+    create table headway_versions (
+        token text not null,
+        queue text not null,
+        version text not null,
+        grace real not null,
+        until real,
+        primary key (queue, version, token)
+    ) without rowid
+    """,
+)
+
+STEPS = (_TABLES, _SINCE_2, _SINCE_3, _SINCE_4, _SINCE_5, _SINCE_6, _SINCE_7, _SINCE_8)
 """What makes each version of the tables from the one before."""
 
 
@@ -248,14 +298,41 @@ def open_file(location: Location, *, synchronous: str | None = None) -> Connecti
 
 
 def open_for_reading(location: Location) -> Connection:
-    """Connect to the file; if it has no tables yet, to an empty stand-in: reading makes none."""
+    """Connect to the file as it is, or to an empty stand-in if it has no tables yet.
+
+    Reading makes no tables and upgrades none: workers of an older version may have to restart.
+    """
     if _has_tables(location):
-        return open_file(location)
+        connection = connect(location)
+        try:
+            version = _version(connection, location)
+            if location.time is not None and version >= _OWN_TIME:
+                location.time.join(connection)
+            if version:
+                return connection
+        except BaseException:
+            connection.close()
+            raise
+        connection.close()
     empty = sqlite3.connect(
         ":memory:", isolation_level=None, check_same_thread=False, factory=Connection
     )
     _make(empty)
     return empty
+
+
+def explained(location: Location, error: sqlite3.Error) -> Exception:
+    """Say why a file could not be read, if that is because an older version made its tables."""
+    if not str(error).startswith("no such"):  # table, or column
+        return error
+    version = _stored_version(location)
+    if version == VERSION:
+        return error
+    return location.refusal(
+        f"has schema version {version}, and this version of Headway needs {VERSION}. A worker of "
+        "this version upgrades it when it starts; after that no worker of the older version can "
+        "start"
+    )
 
 
 def _has_tables(location: Location) -> bool:
@@ -266,10 +343,15 @@ def _has_tables(location: Location) -> bool:
         return not path.parent.is_dir()  # which opening it explains, as all that is wrong below
     location.refuse_stale_log()
     try:
-        with closing(sqlite3.connect(f"{path.as_uri()}?mode=rw", uri=True)) as connection:
-            return bool(_version(connection, location))
+        return bool(_stored_version(location))
     except sqlite3.Error:
         return True
+
+
+def _stored_version(location: Location) -> int:
+    uri = f"{location.path.absolute().as_uri()}?mode=rw"
+    with closing(sqlite3.connect(uri, uri=True)) as connection:
+        return _version(connection, location)
 
 
 def prepare(connection: sqlite3.Connection, location: Location) -> None:

@@ -35,7 +35,7 @@ from headway.core.sequence_answers import (
     Offer,
     Offered,
     Outcome,
-    Work,
+    Turn,
 )
 from headway.core.sequence_settings import DEFAULT_NAME, SequenceSettings
 from headway.core.sequence_state import KeyState, PartlyLoadedError
@@ -144,7 +144,7 @@ class SqliteSequences:
 
         return await self._writer.run(given_back)
 
-    async def renew(self, work: Work) -> bool:
+    async def renew(self, work: Turn) -> bool:
         done = Completion(work.key, work.position, work.token)
 
         def step(state: KeyState, now: datetime) -> tuple[KeyState, bool]:

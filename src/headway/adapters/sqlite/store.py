@@ -45,8 +45,9 @@ class _Elsewhere:
     def settle_all(self, _connection: sqlite3.Connection, _units: Sequence[Unit]) -> bool:
         return True
 
-    def send(self, _connection: sqlite3.Connection, _units: Sequence[Unit]) -> None:
+    def send(self, _connection: sqlite3.Connection, _units: Sequence[Unit]) -> frozenset[str]:
         """It rides in the record."""
+        return frozenset()
 
     def write(self, connection: sqlite3.Connection, units: Sequence[Unit]) -> bool:
         rows = []
@@ -67,7 +68,6 @@ class _Elsewhere:
 class SqliteStore:
     """Documents, done-records and commits of one worker process."""
 
-    bodies_wait = False
     aside = None
 
     def __init__(self, location: Location, time: Timeline) -> None:

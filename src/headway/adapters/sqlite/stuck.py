@@ -10,11 +10,14 @@ nobody can read, and in no view. Nothing that a document holds can make an expre
 row could not even be stored.
 """
 
+import sqlite3
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
+from typing import Any
 
+from headway.core.catalogue import PROGRAMMING
 from headway.core.document import (
     ATTEMPT_COUNT,
     CLAIM_TOKEN,
@@ -25,6 +28,7 @@ from headway.core.document import (
     LAST_FAILED_AT,
     LEASE_TOKEN,
     LEASE_UNTIL,
+    PERMANENT_FAILURE,
     STATUS,
 )
 from headway.core.lifecycle import Lifecycle, State
@@ -40,6 +44,11 @@ _TIME_WIDTH = len("2000-01-01 00:00:00.000")
 UNDATED = f"{_NO_TIME}{AFTER_ID}"
 UNREADABLE = "unreadable"
 """The stage of a row that holds no JSON object."""
+_PERMANENT = "permanent"
+"""The stage of what failed permanently; after a programming error a space and the version follow,
+so that a version is found by one comparison."""
+_BY_A_BUG = f"{_PERMANENT} "
+_BEFORE_PERMANENT, _BEHIND_PERMANENT = _PERMANENT[:-1], f"{_PERMANENT}!"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +77,16 @@ class Expressions:
 
     def __init__(self, lifecycle: Lifecycle) -> None:
         self._collection = literal(lifecycle.collection)
-        stage = _stage(lifecycle)
-        leased = f"{stage} = '{State.PENDING}'"
-        claimed = f"{stage} in ('{State.PENDING}', '{State.FAILED}')"
+        state = _stage(lifecycle, f"'{State.FAILED}'")
+        stage = _stage(lifecycle, _failed_stage())
+        leased = f"{state} = '{State.PENDING}'"
+        claimed = f"{state} in ('{State.PENDING}', '{State.FAILED}')"
         self.stage = self._of_ours(f"else {stage}", unreadable=f"'{UNREADABLE}'")
-        """pending, failed, failed_max_retries or unreadable; null: processed, or none of ours."""
-        self._former_stage = self._of_ours(f"else {stage}")
+        """pending, failed, permanent, failed_max_retries or unreadable; null: processed, or none of
+        ours."""
+        self.state = self._of_ours(f"else {state}", unreadable=f"'{UNREADABLE}'")
+        """The same, without a stage of its own for what failed permanently."""
+        self._former_stages = self._of_ours(f"else {state}"), self.state
         self.attempted = self._of_ours(f"else {_key(_time(LAST_ATTEMPT_TIME))}")
         self.lease = self._of_ours(_held(LEASE_TOKEN, LEASE_UNTIL, leased))
         self.claim = self._of_ours(_held(CLAIM_TOKEN, CLAIM_UNTIL, claimed))
@@ -106,9 +119,9 @@ class Expressions:
         )
 
     def former_indexes(self) -> Sequence[str]:
-        """Name those that were made before there was a stage for what nobody can read."""
-        name, _ = _index(f"{self._former_stage}, {self.attempted}", self._former_stage)
-        return (name,)
+        """Name those of an older Headway, which knew fewer stages."""
+        made = (_index(f"{each}, {self.attempted}", each) for each in self._former_stages)
+        return tuple(name for name, _ in made)
 
 
 def _index(columns: str, key: str) -> tuple[str, str]:
@@ -136,19 +149,42 @@ class Question:
         )
 
 
-def question(rule: SweepRule, view: View, now: datetime) -> Question:
+def questions(
+    connection: sqlite3.Connection, rule: SweepRule, view: View, now: datetime
+) -> list[Question]:
     """Put a view into words that an index understands."""
     sql = Expressions(rule.lifecycle)
     match view:
         case View.FAILED:
-            return Question(f"{sql.stage} = '{State.FAILED}'", sql.attempted, [EVERYTHING])
+            stages = [State.FAILED.value]
+        case View.OUTDATED | View.PERMANENT:
+            found = _permanent_stages(connection, sql.stage)
+            stages = [each for each in found if _view_of(each, rule) is view]
         case View.UNMOVED:
             ranges = outside(now - rule.stuck_after, now + FARTHEST_AHEAD)
-            return Question(f"{sql.stage} = '{State.PENDING}'", sql.attempted, ranges)
+            return [Question(f"{sql.stage} = '{State.PENDING}'", sql.attempted, ranges)]
         case View.LEASE_OVER:
-            return Question("true", sql.lease, outside(now, _farthest_lease(rule, now)))
+            return [Question("true", sql.lease, outside(now, _farthest_lease(rule, now)))]
         case View.CLAIM_OVER:
-            return Question("true", sql.claim, outside(now, now + FARTHEST_CLAIM))
+            return [Question("true", sql.claim, outside(now, now + FARTHEST_CLAIM))]
+    return [
+        Question(f"{sql.stage} = {literal(stage)}", sql.attempted, [EVERYTHING]) for stage in stages
+    ]
+
+
+def _permanent_stages(connection: sqlite3.Connection, stage: str) -> list[str]:
+    """Name the stages of what failed permanently: from one to the next, for there are few."""
+    after = f"select min({stage}) from headway_documents where {stage} > ? and {stage} < ?"  # noqa: S608 (literals are quoted)
+    found: list[Any] = [_BEFORE_PERMANENT]
+    while found[-1] is not None:
+        found += connection.execute(after, (found[-1], _BEHIND_PERMANENT)).fetchone()
+    return found[1:-1]
+
+
+def _view_of(stage: str, rule: SweepRule) -> View:
+    """Say which view holds what failed permanently with this stage."""
+    is_of_ours = rule.version is None or stage == f"{_BY_A_BUG}{rule.version}"
+    return View.PERMANENT if is_of_ours or stage == _PERMANENT else View.OUTDATED
 
 
 def leased(rule: SweepRule, now: datetime) -> tuple[str, Range]:
@@ -211,8 +247,22 @@ def time_of(text: str) -> datetime | None:
         return None
 
 
-def _stage(lifecycle: Lifecycle) -> str:
-    failed = f"when '{lifecycle.failed_word}' then '{State.FAILED}'"
+def _failed_stage() -> str:
+    rule, version = (f"json_extract(body, {_path(PERMANENT_FAILURE, name)})" for name in _FAILURE)
+    by_a_bug = ", ".join(map(literal, PROGRAMMING))
+    of_a_version = f"coalesce(json_type(body, {_path(PERMANENT_FAILURE, 'version')}), 'null')"
+    return (
+        f"case when {_value(PERMANENT_FAILURE)} is null then '{State.FAILED}' "
+        f"when {rule} in ({by_a_bug}) and {of_a_version} in ('text', 'null') "
+        f"then '{_BY_A_BUG}' || coalesce({version}, '') else '{_PERMANENT}' end"
+    )
+
+
+_FAILURE = ("rule", "version")
+
+
+def _stage(lifecycle: Lifecycle, of_failed: str) -> str:
+    failed = f"when '{lifecycle.failed_word}' then {of_failed}"
     given_up = f"when '{lifecycle.given_up_word}' then '{State.GIVEN_UP}'"
     if lifecycle.flag is None:
         words = [word for word in lifecycle.pending_words if word is not None]
@@ -252,8 +302,8 @@ def _is_nameable(field: str) -> bool:
     return '"' not in field and "\\" not in field
 
 
-def _path(field: str) -> str:
-    return literal(f'$."{field}"')
+def _path(*fields: str) -> str:
+    return literal("$" + "".join(f'."{field}"' for field in fields))
 
 
 def literal(text: str) -> str:

@@ -22,6 +22,7 @@ from headway.adapters.sqlite.rows import (
 )
 from headway.adapters.sqlite.statements import as_json
 from headway.adapters.sqlite.timeline import Moment
+from headway.core.travel import Travel
 from headway.ports.bus import Delivery, Done, HandedBack, Later, Parked, Then
 
 _ROWS = msgspec.json.Decoder(list[Taken])
@@ -49,7 +50,10 @@ set token = ?, taking = ?, first_seen = coalesce(first_seen, ?), begun = 0
 where id in (select value from json_each(?))
 """
 # Less than endless: a text, or bytes, would be more than any number.
-_NEXT = "select min(due) from headway_items where token is null and queue = ? and due < 9e999"
+_NEXT = """
+select min(due) from headway_items
+where token is null and queue = ? and due < 9e999 and (refusals is null or not instr(refusals, ?))
+"""
 
 _OURS = "where id = ? and token = ? and taking = ?"
 _IS_OURS = f"select 1 from headway_items {_OURS}"
@@ -58,6 +62,12 @@ _DELETE = f"delete from headway_items {_OURS}"
 _HAND_BACK = f"update headway_items set token = null, begun = 0 {_OURS}"
 _HAND_BACK_FOR_LATER = f"""
 update headway_items set token = null, begun = 0, place = 'delayed', due = ? {_OURS}
+"""
+_HAND_BACK_CHANGED = f"""
+update headway_items
+set token = null, begun = 0, place = 'delayed', due = ?,
+    {", ".join(f"{column} = ?" for column in TRAVEL_COLUMNS)}
+{_OURS}
 """
 _KEEP = f"""
 update headway_items
@@ -166,9 +176,15 @@ def _body(connection: sqlite3.Connection, row: Taken) -> bytes:
     return body.encode() if isinstance(body, str) else body
 
 
-def next_due(connection: sqlite3.Connection, queues: Sequence[str]) -> float | None:
-    """Say when the next item will be due that nobody has."""
-    firsts = [connection.execute(_NEXT, (queue,)).fetchone()[0] for queue in queues]
+def next_due(connection: sqlite3.Connection, queues: Sequence[str], worker: Worker) -> float | None:
+    """Say when a worker should look again: when the next free item is due.
+
+    What its own version has refused it leaves to others first, and finds when it looks anyway.
+    """
+    firsts = [
+        connection.execute(_NEXT, (queue, worker.refusal_of(queue))).fetchone()[0]
+        for queue in queues
+    ]
     return min((first for first in firsts if first is not None), default=None)
 
 
@@ -187,6 +203,9 @@ def settle(connection: sqlite3.Connection, delivery: Delivery, then: Then, momen
             cursor = connection.execute(_DELETE, delivery.receipt)
             if cursor.rowcount == 1:
                 keep_count(connection, [delivery.queue], -1)
+        case HandedBack(due=datetime() as due, travel=Travel() as travel):
+            values = (moment.stored(due), *travel_row(travel, moment.ahead), *delivery.receipt)
+            cursor = connection.execute(_HAND_BACK_CHANGED, values)
         case HandedBack(due=datetime() as due):
             cursor = connection.execute(
                 _HAND_BACK_FOR_LATER, (moment.stored(due), *delivery.receipt)
@@ -195,9 +214,9 @@ def settle(connection: sqlite3.Connection, delivery: Delivery, then: Then, momen
             cursor = connection.execute(_HAND_BACK, delivery.receipt)
         case Later() | Parked():
             place = "parked" if isinstance(then, Parked) else "delayed"
-            travel = travel_row(then.travel, moment.ahead)
-            values = (place, moment.stored(then.due), *travel, *delivery.receipt)
-            cursor = connection.execute(_KEEP, values)
+            row = travel_row(then.travel, moment.ahead)
+            kept = (place, moment.stored(then.due), *row, *delivery.receipt)
+            cursor = connection.execute(_KEEP, kept)
     return cursor.rowcount == 1
 
 

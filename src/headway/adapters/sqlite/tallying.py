@@ -17,7 +17,7 @@ from headway.adapters.sqlite.stuck import (
     Expressions,
     Question,
     Range,
-    question,
+    questions,
     time_of,
     time_text,
 )
@@ -70,7 +70,9 @@ class _Counting:
             "farthest": farthest,
             "behind": self._behind,
         }
-        self._views = {view: question(rule, view, now) for view in View}
+        views = {view: questions(connection, rule, view, now) for view in View}
+        self._outdated, self._permanent = views.pop(View.OUTDATED), views.pop(View.PERMANENT)
+        self._views = {view: asked for view, (asked,) in views.items()}
         self._young = (
             f"{sql.created} > :since and {sql.created} <= :farthest "
             f"and not coalesce({sql.attempts} > 0, false)"
@@ -87,11 +89,13 @@ class _Counting:
     def tally(self) -> Tally:
         oldest = min((time for time in self._times() if time is not None), default=None)
         given_up = self._number(f"{self._sql.stage} = '{State.GIVEN_UP}'")
-        return Tally(stuck=self._stuck(), given_up=given_up, oldest=oldest)
+        permanent = sum(map(self._in, self._permanent))
+        return Tally(stuck=self._stuck(), given_up=given_up, permanent=permanent, oldest=oldest)
 
     def _stuck(self) -> int:
         unmoved, sql = self._views[View.UNMOVED], self._sql
-        found = self._in(self._views[View.FAILED]) + self._in(unmoved)
+        found = self._in(self._views[View.FAILED]) + sum(map(self._in, self._outdated))
+        found += self._in(unmoved)
         found -= self._in(unmoved, self._young, self._undated)
         # Whoever holds one decides, not when it last moved.
         found -= self._number(f"{sql.lease} > '' and {self._unmoved}")
@@ -133,7 +137,8 @@ class _Counting:
     def _times(self) -> Iterable[datetime | None]:
         """Say when the oldest of each kind was attempted; if nobody knows, when it was made."""
         failed, unmoved = self._views[View.FAILED], self._views[View.UNMOVED]
-        for asked, which in ((failed, "true"), (unmoved, self._lone)):
+        of_failures = ((asked, "true") for asked in (failed, *self._outdated))
+        for asked, which in (*of_failures, (unmoved, self._lone)):
             yield self._oldest(asked, which)
             yield self._oldest_made(asked, which)
         yield self._oldest_held(self._views[View.LEASE_OVER], self._unclaimed)

@@ -12,3 +12,6 @@ class SystemChance:
 
     def token(self) -> str:
         return secrets.token_hex(16)  # a UUID takes three times as long to make
+
+
+CHANCE = SystemChance()

@@ -84,3 +84,6 @@ class SystemClock:
     def _follow_wall(self, steady: float) -> None:
         self._looked = steady
         self._offset = max(self._offset, self._wall() - steady)
+
+
+CLOCK = SystemClock()

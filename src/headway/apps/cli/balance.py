@@ -1,17 +1,20 @@
 """What `headway verify` finds: every place, what was accepted, and the difference."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import typer
 
-from headway.apps.cli.codes import CANNOT_GO_ON, NOT_AS_PROMISED
+from headway.apps.cli.codes import NOT_AS_PROMISED, NOT_KNOWN
 from headway.apps.cli.engines import on_engine
 from headway.apps.cli.screen import as_json, many, show_table
 from headway.core.errors import ConfigurationError
 from headway.core.showing import shown
+from headway.ports.engine import Engine
+from headway.runtime.down_notes import DOWN, paused_types
 from headway.runtime.overview import Report, Verdict, verify
 
-_CODES = {Verdict.OK: 0, Verdict.NOT_OK: NOT_AS_PROMISED, Verdict.UNKNOWN: CANNOT_GO_ON}
+_CODES = {Verdict.OK: 0, Verdict.NOT_OK: NOT_AS_PROMISED, Verdict.UNKNOWN: NOT_KNOWN}
 _FAULTS = {
     "missing": "was accepted and is nowhere",
     "surplus": "is there and was never accepted",
@@ -22,11 +25,18 @@ _FAULTS = {
 def show_balance(bus: str | None, *, against: Path | None, limit: int, machine: bool) -> None:
     """Count, compare, and end with the code that says how it came out."""
     wanted = None if against is None else _read(against)
-    report = on_engine(bus, lambda engine: verify(engine.places, against=wanted, examples=limit))
+
+    async def count(engine: Engine) -> tuple[Report, list[tuple[str, str]]]:
+        report = await verify(engine.places, against=wanted, examples=limit)
+        notes = () if engine.sweeping is None else await engine.sweeping.leases.held(DOWN)
+        return report, paused_types(notes)
+
+    report, paused = on_engine(bus, count)
     if machine:
-        typer.echo(as_json(_as_dict(report), indent=2))
+        types = [{"service": service, "event_type": kind} for service, kind in paused]
+        typer.echo(as_json({**_as_dict(report), "paused": types}, indent=2))
     else:
-        _show(report, limit)
+        _show(report, limit, paused)
     raise typer.Exit(_CODES[report.verdict])
 
 
@@ -45,7 +55,7 @@ def _read(path: Path) -> list[str]:
     return found
 
 
-def _show(report: Report, limit: int) -> None:
+def _show(report: Report, limit: int, paused: Sequence[tuple[str, str]]) -> None:
     counts = {
         **report.places,
         "total": report.total,
@@ -66,7 +76,16 @@ def _show(report: Report, limit: int) -> None:
         typer.echo(f"{shown(operation)} of the file {_not_known(report)}")
     for operation in report.not_yet[:limit]:
         typer.echo(f"{shown(operation)} of the file {_not_yet(report)}")
+    for service, event_type in paused:
+        typer.echo(
+            f"{event_type} of {service} is paused: most of them failed for good, as after a bad "
+            "deploy. Fix or roll back and restart its workers, or send them SIGHUP."
+        )
     typer.echo(_said(report))
+    if report.count.unrouted:
+        waits = many(report.count.unrouted, "event waits", "events wait")
+        its = "its type" if report.count.unrouted == 1 else "their types"
+        typer.echo(f"{waits} for a service that takes {its}: see 'headway unrouted list'")
 
 
 def _not_known(report: Report) -> str:

@@ -4,10 +4,21 @@ from typing import Annotated
 
 import typer
 
-from headway.apps.cli import config, consensus, demo, documents, failed, ledger, order, uptime
+from headway.apps.cli import (
+    config,
+    consensus,
+    demo,
+    documents,
+    failed,
+    ledger,
+    order,
+    unrouted,
+    uptime,
+)
 from headway.apps.cli.publish import publish
 from headway.apps.cli.refusals import said_in_one_line
 from headway.apps.cli.run import run as run_command
+from headway.apps.cli.stopping import sigterm_as_ctrl_c
 from headway.apps.cli.sweep import sweep
 from headway.apps.cli.ui import ui
 from headway.apps.cli.verify import verify
@@ -28,6 +39,7 @@ app.add_typer(documents.app, name="documents")
 app.add_typer(failed.app, name="failed")
 app.add_typer(ledger.app, name="ledger")
 app.add_typer(order.app, name="order")
+app.add_typer(unrouted.app, name="unrouted")
 app.add_typer(uptime.app, name="uptime")
 app.command(name="publish")(publish)
 app.command(name="run")(run_command)
@@ -56,5 +68,5 @@ def headway(
 
 def run() -> None:
     """Run a command; what a person can mend is said in one line, without a traceback."""
-    with said_in_one_line():
+    with sigterm_as_ctrl_c(), said_in_one_line():
         app()

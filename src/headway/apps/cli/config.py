@@ -1,7 +1,8 @@
 """`headway config`: what is in force."""
 
 import json
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict
 from datetime import timedelta
 from typing import Annotated
@@ -14,6 +15,7 @@ from headway.apps.cli.codes import CANNOT_GO_ON
 from headway.assembly.settings import (
     DEFAULT_ERRORS,
     ERRORS,
+    LOG_LEVEL,
     SECRET_FIELDS,
     SEQUENCES,
     SERVICES,
@@ -23,11 +25,13 @@ from headway.assembly.settings import (
     EngineSettings,
     engine_settings,
     environment,
+    log_level,
+    named_services,
     read_secret_fields,
     ui_hosts,
     ui_token,
 )
-from headway.core.engine_url import AmqpUrl, SqliteUrl
+from headway.core.engine_url import AmqpUrl, SqliteUrl, read_sequences_url
 from headway.core.errors import ConfigurationError
 from headway.core.lifecycle import ATTEMPTS
 from headway.core.policy import RETRY_SETTINGS, RetryConfig
@@ -93,17 +97,37 @@ def _in_force(
     errors: list[str],
 ) -> dict[str, str]:
     """Read one section; remove each setting that it refuses, so that the others are shown."""
-    refused: dict[str, str] = {}
+    shown: dict[str, str] = {}
+    refused: set[str] = set()
     while True:
         try:
-            return section(settings) | refused
+            return section(settings) | _unknown(refused, settings) | shown
         except ConfigurationError as error:
-            errors.append(str(error))
-            name = _cause(section, settings, str(error))
+            message = str(error)
+            name = _cause(section, settings, message)
+            if any(_place(each, message) >= 0 for each in refused) and name is not None:
+                # Nothing is wrong with it: it only needs what was removed.
+                value = settings.pop(name)
+                shown[name] = shown_url(value) if "://" in value else value
+                continue
+            errors.append(message)
             if name is None:
-                return refused
-            refused[name] = INVALID
+                return shown
+            refused.add(name)
+            shown[name] = INVALID
             del settings[name]
+
+
+def _unknown(refused: Collection[str], settings: Mapping[str, str]) -> dict[str, str]:
+    """Name what depends on settings that were refused: no default takes their place."""
+    unknown: dict[str, str] = {}
+    if any(name.startswith("RABBITMQ_") or name == "HEADWAY_BUS" for name in refused):
+        unknown["HEADWAY_BUS"] = INVALID
+    if any(name.startswith("MONGODB_") or name == "HEADWAY_STORE" for name in refused):
+        unknown["HEADWAY_STORE"] = INVALID
+    if unknown and not settings.get(SEQUENCES):
+        unknown[SEQUENCES] = INVALID
+    return unknown
 
 
 def _cause(
@@ -112,7 +136,9 @@ def _cause(
     message: str,
 ) -> str | None:
     """Name the setting without which a section no longer fails with this message."""
-    for name in settings:
+    # A setting that the message names goes before one that merely makes it another message.
+    last = len(message)
+    for name in sorted(settings, key=lambda each: _place(each, message) % (last + 1)):
         try:
             section(_without(settings, name))
         except ConfigurationError as error:
@@ -120,6 +146,12 @@ def _cause(
                 continue
         return name
     return None
+
+
+def _place(name: str, message: str) -> int:
+    """Say where a message names a setting; -1: nowhere."""
+    found = re.search(rf"(?<!\w){re.escape(name)}(?!\w)", message)
+    return -1 if found is None else found.start()
 
 
 def _without(settings: Mapping[str, str], name: str) -> dict[str, str]:
@@ -138,6 +170,8 @@ def _sweep(given: Mapping[str, str]) -> dict[str, str]:
 
 def _engine(settings: Mapping[str, str]) -> dict[str, str]:
     engine = engine_settings(settings=settings)
+    if settings.get(SEQUENCES):
+        read_sequences_url(SEQUENCES, settings[SEQUENCES])
     is_broker = isinstance(engine.bus, AmqpUrl)
     beside = {
         "HEADWAY_STORE": shown_url(engine.store_url)
@@ -149,7 +183,8 @@ def _engine(settings: Mapping[str, str]) -> dict[str, str]:
         "HEADWAY_BUS": shown_url(engine.url),
         **(beside if is_broker else {}),
         SEQUENCES: shown_url(settings.get(SEQUENCES) or _in_file(engine)) or "none",
-        SERVICES: settings.get(SERVICES) or "none",
+        SERVICES: " ".join(named_services(settings)) or "none",
+        LOG_LEVEL: log_level(settings),
         ERRORS: settings.get(ERRORS) or DEFAULT_ERRORS,
         UI_TOKEN: "***" if ui_token(settings) else "none",
         UI_HOSTS: ",".join(ui_hosts(settings)) or "none",

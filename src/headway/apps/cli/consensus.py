@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from headway.apps.cli.options import not_empty
 from headway.apps.cli.stopping import nothing_begun
 
 app = typer.Typer(
@@ -22,6 +23,7 @@ BusOption = Annotated[
     typer.Option(
         metavar="URL",
         help="The engine. [default: HEADWAY_BUS, or headway.db in the data folder]",
+        callback=not_empty,
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="For machines.")]

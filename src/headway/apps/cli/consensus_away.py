@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 
+from headway.apps.cli.refusals import UnavailableError
 from headway.core.errors import ConfigurationError
 from headway.core.secrets import hidden, shown_url
 from headway.core.showing import shown
@@ -15,7 +16,8 @@ def said_in_one_line_of(settings: ConsensusSettings) -> Iterator[None]:
     """Refuse to go on where a model or a store is away, or does not fit; the rest is raised.
 
     Raises:
-        ConfigurationError: Always, instead of what they raise.
+        UnavailableError: One of them does not answer.
+        ConfigurationError: Whatever else they raise.
     """
     has_servers = settings.embedding_backend == "openai" or bool(settings.vectors)
     try:
@@ -32,11 +34,15 @@ def _of_servers(settings: ConsensusSettings) -> Iterator[None]:
     try:
         yield
     except httpx.TransportError as error:  # of the model: the store's are told with its address
-        raise ConfigurationError(
+        raise UnavailableError(
             f"{shown_url(settings.embedding_url)} does not answer: "
             f"{shown(hidden(str(error)))}; see that it runs, or mend CONSENSUS_EMBEDDING_URL"
         ) from None
-    except (httpx.HTTPError, ConnectionError) as error:
+    except ConnectionError as error:
+        raise UnavailableError(
+            f"{shown(hidden(str(error)))}; see that it runs, or mend CONSENSUS_VECTORS"
+        ) from None
+    except httpx.HTTPError as error:
         raise ConfigurationError(
             f"{shown(hidden(str(error)))}; see that it runs and knows you, or mend "
             "CONSENSUS_VECTORS, CONSENSUS_EMBEDDING_URL and their keys"

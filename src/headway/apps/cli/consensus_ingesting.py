@@ -9,6 +9,7 @@ from pathlib import Path
 import typer
 
 from headway import connect
+from headway.adapters.system.clock import CLOCK
 from headway.apps.cli.codes import NOT_AS_PROMISED
 from headway.apps.cli.consensus_known import without_known
 from headway.apps.cli.consensus_looking import command, show_found, show_letters_of
@@ -23,7 +24,6 @@ from headway.apps.cli.consensus_progress import Counts, Screen, screen
 from headway.apps.cli.consensus_refused import QUEUE, without_refused
 from headway.apps.cli.screen import many, say_on_ctrl_c
 from headway.assembly.connection import Connection
-from headway.assembly.retrying import CLOCK
 from headway.assembly.settings import environment
 from headway.core.errors import ConfigurationError
 from headway.core.showing import shown

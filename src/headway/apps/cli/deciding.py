@@ -10,6 +10,7 @@ from headway.apps.cli.asking import confirmed
 from headway.apps.cli.calling import bus_words, pasteable
 from headway.apps.cli.codes import CANNOT_GO_ON, NOT_AS_PROMISED
 from headway.apps.cli.engines import on_engine
+from headway.apps.cli.failed_there import why_none
 from headway.apps.cli.operator import failed_queues
 from headway.apps.cli.output import after_a_change
 from headway.apps.cli.record import record_of_changes
@@ -36,7 +37,7 @@ def requeue_letters(
     dry_run: bool,
 ) -> None:
     """Send letters again, with a bar, and say what came of it."""
-    so_far = Report(what="requeue", queue=queue, dry_run=dry_run)
+    so_far, why = Report(what="requeue", queue=queue, dry_run=dry_run), ""
 
     def tell(report: Report) -> None:
         nonlocal so_far
@@ -44,8 +45,9 @@ def requeue_letters(
         move(report.passed, len(report.chosen))
 
     async def change(engine: Engine) -> Report:
+        nonlocal why
         queues = failed_queues(engine)
-        return await queues.requeue(
+        report = await queues.requeue(
             queue,
             limit=limit,
             ids=ids and await queues.complete(queue, ids),
@@ -58,11 +60,15 @@ def requeue_letters(
             dry_run=dry_run,
             on_progress=tell,
         )
+        why = await why_none(queues, queue, error_type, report.chosen or ids)
+        return report
 
     with record_of_changes(), say_on_ctrl_c(lambda: _how_far(so_far)), bar("requeueing") as move:
         so_far = on_engine(bus, change)
     with _told(so_far, bus):
         _show(so_far)
+    if why:
+        typer.echo(why, err=True)
 
 
 def purge_letters(
@@ -78,7 +84,7 @@ def purge_letters(
     ask: bool,
 ) -> None:
     """Remove letters, after a question, and say what came of it."""
-    so_far = Report(what="purge", queue=queue, dry_run=dry_run)
+    so_far, why = Report(what="purge", queue=queue, dry_run=dry_run), ""
 
     def tell(report: Report) -> None:
         nonlocal so_far
@@ -86,8 +92,9 @@ def purge_letters(
         move(report.passed, len(report.chosen))
 
     async def change(engine: Engine) -> Report:
+        nonlocal why
         queues = failed_queues(engine)
-        return await queues.purge(
+        report = await queues.purge(
             queue,
             limit=limit,
             ids=ids and await queues.complete(queue, ids),
@@ -98,11 +105,15 @@ def purge_letters(
             before=_ask if ask else None,
             on_progress=tell,
         )
+        why = await why_none(queues, queue, error_type, report.chosen or ids)
+        return report
 
     with record_of_changes(), say_on_ctrl_c(lambda: _how_far(so_far)), bar("purging") as move:
         so_far = on_engine(bus, change)
     with _told(so_far, bus):
         _show(so_far)
+    if why:
+        typer.echo(why, err=True)
 
 
 def _told(report: Report, bus: str | None) -> AbstractContextManager[None]:

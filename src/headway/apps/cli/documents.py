@@ -72,7 +72,10 @@ def stuck(
     bus: BusOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show what is stuck, what was given up, and what a sweep would do; nothing is changed."""
+    """Show what is stuck, given up or failed permanently, and what a sweep would do.
+
+    Nothing is changed.
+    """
     with nothing_begun():
         from headway.apps.cli.documents_looking import show_stuck  # noqa: PLC0415 (a fast start)
 
@@ -121,7 +124,9 @@ def retry(  # noqa: PLR0917 (typer gives them by name)
     collection: CollectionArgument,
     at: Annotated[str, typer.Option("--at", metavar="TIME", help=_AT)],
     ids: IdsArgument = None,
-    everything: Annotated[bool, typer.Option("--all", help="All that failed.")] = False,
+    everything: Annotated[
+        bool, typer.Option("--all", help="All that failed, permanently too.")
+    ] = False,
     error: ErrorOption = None,
     limit: LimitOption = None,
     reason: ReasonOption = "",

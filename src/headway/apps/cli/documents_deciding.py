@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import typer
 
+from headway.adapters.system.clock import CLOCK
 from headway.apps.cli.asking import confirmed
 from headway.apps.cli.calling import bus_words, pasteable
 from headway.apps.cli.codes import CANNOT_GO_ON, NOT_AS_PROMISED
@@ -18,7 +19,6 @@ from headway.apps.cli.operator import stored_documents
 from headway.apps.cli.output import after_a_change
 from headway.apps.cli.record import record_of_changes
 from headway.apps.cli.screen import bar, many, say_on_ctrl_c
-from headway.assembly.retrying import CLOCK
 from headway.core.ahead import read_ahead
 from headway.core.decision import Decision
 from headway.core.lifecycle import Lifecycle

@@ -6,6 +6,7 @@ from typing import Any
 
 import typer
 
+from headway.adapters.system.clock import CLOCK
 from headway.apps.cli.codes import NOT_AS_PROMISED
 from headway.apps.cli.documents_shown import show_archivings
 from headway.apps.cli.documents_there import nothing_in
@@ -16,7 +17,6 @@ from headway.apps.cli.lifecycles import are_named, is_declared
 from headway.apps.cli.operator import stored_documents
 from headway.apps.cli.screen import as_json, bar, many, say_on_ctrl_c
 from headway.apps.cli.stuck import show_standings, warn_of_flag, warn_of_services
-from headway.assembly.retrying import CLOCK
 from headway.core.decision import archived_from
 from headway.core.secrets import without_secrets
 from headway.core.writes import Document
@@ -29,7 +29,7 @@ from headway.runtime.history import Subject
 def show_stuck(
     bus: str | None, collection: str, services: Sequence[str], *, limit: int, machine: bool
 ) -> None:
-    """Show what is stuck and what was given up."""
+    """Show what is stuck, what was given up, and what failed permanently."""
     of = archived_from(collection)
 
     async def find(engine: Engine) -> tuple[StuckReport, Sequence[Document], str, str | None]:
@@ -49,7 +49,7 @@ def show_stuck(
     with say_on_ctrl_c(lambda: "nothing was changed"), bar("looking") as move:
         report, archivings, nothing, flag = on_engine(bus, find)
     if machine:
-        listed = [*report.first_given_up, *report.first_stuck]
+        listed = [*report.first_given_up, *report.first_permanent, *report.first_stuck]
         typer.echo(as_json([_fields(each) for each in listed], indent=2))
     elif not nothing:
         show_standings(report, CLOCK.now(), known=known)
@@ -75,6 +75,7 @@ def _fields(standing: Standing) -> dict[str, Any]:
         "why": standing.why,
         "due": standing.prospect.due,
         "lastError": without_secrets(standing.last_error),
+        "permanentFailure": standing.permanent,
     }
 
 

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from headway.apps.cli.refusals import UnavailableError
 from headway.assembly.engine import open_engine
-from headway.assembly.settings import EngineSettings, engine_settings
+from headway.assembly.settings import EngineSettings, engine_settings, environment
 from headway.core.engine_url import SqliteUrl
 from headway.core.errors import ConfigurationError
 from headway.core.secrets import hidden, shown_url
@@ -33,19 +33,33 @@ def refuse_missing(bus: str | None, *, store: bool = True) -> EngineSettings:
         (meant.store_name, meant.store_url, meant.store if store else None),
     ):
         if isinstance(file, SqliteUrl) and not Path(file.path).exists():
+            if name == "HEADWAY_BUS" and not environment().get(name):
+                raise ConfigurationError(
+                    f"There is no {Path(file.path).absolute()}, the file that is used if neither "
+                    "--bus nor HEADWAY_BUS names another. Is this the right folder? A service that "
+                    "is started makes the file: headway run MODULE:SERVICE."
+                )
             raise ConfigurationError(
-                f"{name}={shown_url(url)!r} is not accepted: there is no such file (this is "
-                f"{Path.cwd()}); a service that is started makes it: headway run MODULE:SERVICE"
+                f"Invalid {name} {shown_url(url)!r}: there is no such file "
+                f"{Path(file.path).absolute()}. A service that is started makes it: "
+                "headway run MODULE:SERVICE."
             )
     return meant
 
 
-def on_engine(bus: str | None, body: Callable[[Engine], Awaitable[T]], *, store: bool = True) -> T:
+def on_engine(
+    bus: str | None,
+    body: Callable[[Engine], Awaitable[T]],
+    *,
+    store: bool = True,
+    makes_file: bool = False,
+) -> T:
     """Open the engine, do something with it, and close it again.
 
     `store=False`: what is done needs no store beside the bus, and may be done before there is one.
+    `makes_file`: a file that is not there is made.
     """
-    meant = refuse_missing(bus, store=store)
+    meant = engine_settings(bus) if makes_file else refuse_missing(bus, store=store)
 
     async def opened() -> T:
         engine = open_engine(bus, store=store)

@@ -13,8 +13,10 @@ from headway.apps.cli.options import (
     RawOption,
     ReasonOption,
     YesOption,
+    not_empty,
 )
 from headway.apps.cli.stopping import nothing_begun
+from headway.core.errors import ConfigurationError
 
 app = typer.Typer(help="Failed queues: what ended without success.", no_args_is_help=True)
 
@@ -31,7 +33,10 @@ IdsOption = Annotated[
     ),
 ]
 ErrorTypeOption = Annotated[
-    str | None, typer.Option(metavar="NAME", help="Only letters that ended with this error.")
+    str | None,
+    typer.Option(
+        metavar="NAME", help="Only letters that ended with this error.", callback=not_empty
+    ),
 ]
 LimitOption = Annotated[
     int | None,
@@ -65,8 +70,8 @@ def inspect(  # noqa: PLR0917 (typer gives them by name)
     limit: Annotated[
         int, typer.Option(min=1, metavar="NUMBER", help="At most so many, the oldest first.")
     ] = 10,
-    letter_id: Annotated[
-        str | None,
+    ids: Annotated[
+        list[str] | None,
         typer.Option("--id", metavar="ID", help="Only this dead letter: its id, or a beginning."),
     ] = None,
     after: Annotated[
@@ -85,11 +90,16 @@ def inspect(  # noqa: PLR0917 (typer gives them by name)
     with nothing_begun():
         from headway.apps.cli.looking import show_some  # noqa: PLC0415 (a fast start)
 
+    if ids and len(ids) > 1:
+        raise ConfigurationError(
+            f"Invalid --id {ids[-1]!r}: inspect shows one dead letter. Give one --id, or export "
+            "several."
+        )
     show_some(
         bus,
         queue,
         limit=limit,
-        letter_id=letter_id,
+        letter_id=ids[0] if ids else None,
         after=after,
         error_type=error_type,
         tracebacks=traceback,
@@ -110,7 +120,11 @@ def requeue(  # noqa: PLR0917 (typer gives them by name)
     ] = None,
     target_queue: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Send to this queue. [default: where each came from]"),
+        typer.Option(
+            metavar="NAME",
+            help="Send to this queue. [default: where each came from]",
+            callback=not_empty,
+        ),
     ] = None,
     superseded: Annotated[
         bool,
@@ -150,7 +164,8 @@ def requeue(  # noqa: PLR0917 (typer gives them by name)
 def export(  # noqa: PLR0917 (typer gives them by name)
     queue: QueueArgument,
     output: Annotated[
-        str, typer.Option(metavar="FILE", help="File to write; -: standard output.")
+        str,
+        typer.Option(metavar="FILE", help="File to write; -: standard output.", callback=not_empty),
     ] = "-",
     force: Annotated[bool, typer.Option("--force", help="Replace the file.")] = False,
     limit: LimitOption = None,

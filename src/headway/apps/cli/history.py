@@ -15,11 +15,13 @@ _NOTHING = {
     Subject.QUEUE: "No dead letter was requeued or purged yet.",
     Subject.COLLECTION: "No document was changed yet.",
     Subject.SEQUENCES: "No key was drained yet.",
+    Subject.UNROUTED: "No unrouted event was routed or purged yet.",
 }
 _HEADINGS = {
     Subject.QUEUE: ("queue", "letters"),
     Subject.COLLECTION: ("collection", "documents"),
     Subject.SEQUENCES: ("name", "keys"),
+    Subject.UNROUTED: ("types", "events"),
 }
 _GAP, _BETWEEN = 2, 3
 """Columns before a continuation, and between columns of a table."""

@@ -7,6 +7,8 @@ from typing import Annotated, Any
 import typer
 
 from headway.apps.cli.codes import NOT_AS_PROMISED
+from headway.apps.cli.logs import use_level
+from headway.apps.cli.options import LogLevelOption
 from headway.assembly.settings import environment
 from headway.systems.ledger.settings import LedgerSettings
 
@@ -54,11 +56,13 @@ def serve(  # noqa: PLR0917 (typer gives them by name)
             (1, 100),
         ),
     ] = None,
+    log_level: LogLevelOption = None,
     as_long_as_stdin: Annotated[bool, typer.Option("--as-long-as-stdin", hidden=True)] = False,
 ) -> None:
     """Serve the ledger. What is not given here is read from LEDGER_* (see: config show)."""
     from headway.systems.ledger.serving import serve  # noqa: PLC0415 (a fast start of the others)
 
+    use_level(log_level)
     given = {
         "LEDGER_HOST": host,
         "LEDGER_PORT": port,

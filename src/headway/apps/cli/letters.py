@@ -50,6 +50,8 @@ def _facts(letter: Letter) -> dict[str, str]:
         "operation": letter.operation,
         "written": when(letter.timestamp),
     }
+    if letter.version:
+        facts["version"] = letter.version
     if letter.document_ids:
         facts["documents"] = f"{letter.collection}: {_some(letter.document_ids)}"
     if letter.requeues:
@@ -64,6 +66,7 @@ def _some(ids: Sequence[str]) -> str:
 
 def _show_attempt(console: Console, attempt: AttemptRecord, *, tracebacks: bool) -> None:
     head = f"{attempt.number}  {when(attempt.at)}  {attempt.worker}  {attempt.verdict}"
+    head += f", version {attempt.version}" if attempt.version else ""
     head += f", by the rule {attempt.rule}" if attempt.rule else ""
     show_indented(console, harmless(head), _ATTEMPT)
     show_indented(console, harmless(f"{attempt.error_type}: {attempt.message}"), _INNER)

@@ -1,6 +1,6 @@
 """By which rules the documents of a collection are judged."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
 
@@ -76,15 +76,15 @@ def swept_by(names: Sequence[str], target_of: TargetOf) -> Callable[[str], bool]
 
 def _declared(services: Sequence[Service]) -> Mapping[str, Lifecycle]:
     """Give the lifecycles by collection; of several, as the sweeper does, whose event is sent."""
-    found = [each for service in services for each in service.lifecycles_by_name.values()]
-    handlers = [each for service in services for each in service.subscriptions.values()]
-    handlers.sort(key=lambda each: each.rebuild is not None)
+    found = [each for one in services for each in one.lifecycles_by_name.values()]
+    handlers = [each for one in services for each in one.subscriptions.values()]
+    handlers.sort(key=lambda handler: handler.rebuild is not None)
     found += [each.lifecycle for each in handlers if each.lifecycle is not None]
     archives = [replace(each, collection=archive_of(each.collection)) for each in found]
     return {each.collection: each for each in archives + found}
 
 
-def _unknown(collection: str, known: Mapping[str, Lifecycle]) -> str:
+def _unknown(collection: str, known: Collection[str]) -> str:
     close = get_close_matches(collection, known, n=1)
     hint = f"did you mean {close[0]}? " if close else ""
     there = ", ".join(sorted(known)) or "none"

@@ -12,6 +12,7 @@ from rich.console import Console
 from headway.apps.cli.codes import NOT_AS_PROMISED
 from headway.apps.cli.engines import on_engine
 from headway.apps.cli.exporting import Export
+from headway.apps.cli.failed_there import why_none
 from headway.apps.cli.history import show_changes
 from headway.apps.cli.letters import show_letters
 from headway.apps.cli.operator import failed_queues
@@ -87,8 +88,10 @@ def show_some(
     raw: bool,
 ) -> None:
     """Show letters, the oldest first; without secrets, unless it is asked for them."""
+    why = ""
 
     async def find(engine: Engine) -> tuple[Sequence[Letter], Mapping[str, str] | None]:
+        nonlocal why
         queues = failed_queues(engine)
         one = letter_id
         if letter_id is not None:
@@ -96,16 +99,19 @@ def show_some(
         letters = await queues.inspect(
             queue, limit=limit, after=after, letter_id=one, error_type=error_type
         )
+        why = await why_none(queues, queue, error_type, letters or after or letter_id)
         return letters, await queues.superseded(letters) if queues.knows_superseded else None
 
     stored, superseded = on_engine(bus, find)
     found = stored if raw else [screened(each) for each in stored]
     if machine:
         typer.echo(as_json([_with_all_fields(each, superseded) for each in found], indent=2))
-    else:
+    elif not why:
         _show_found(found, superseded, limit=limit, tracebacks=tracebacks)
         if found != stored:
             typer.echo(f"Secrets are shown as {HIDDEN}; --raw shows them.", err=True)
+    if why:
+        typer.echo(why, err=True)
     if letter_id is not None and not found:
         raise typer.Exit(NOT_AS_PROMISED)
 
@@ -145,8 +151,10 @@ def export_letters(
     """Write letters as JSON Lines."""
     into = Export(path, force=force)
     missing: list[str] = []
+    why = ""
 
     async def write(engine: Engine) -> None:
+        nonlocal why
         queues = failed_queues(engine)
         name = await queues.find(queue)
         of = sum(each.letters for each in await queues.list() if each.name == name)
@@ -159,11 +167,14 @@ def export_letters(
             left.discard(letter.letter_id)
         if into.lines != limit:
             missing.extend(sorted(left))
+        why = "" if into.lines else await why_none(queues, name, error_type, ids)
 
     with say_on_ctrl_c(into.how_far), bar("exporting") as move, into.opened():
         on_engine(bus, write)
     if into.path is not None:
         typer.echo(f"{many(into.lines, 'letter')} written to {into.path}", err=True)
+    if why:
+        typer.echo(why, err=True)
     for one in missing:
         fits = "in the queue" if error_type is None else f"in the queue with a {shown(error_type)}"
         typer.echo(f"{shown(one)} is not {fits}", err=True)

@@ -11,6 +11,7 @@ from headway.apps.cli.options import (
     RawOption,
     ReasonOption,
     YesOption,
+    not_empty,
 )
 from headway.core.sequence_settings import DEFAULT_NAME
 
@@ -29,6 +30,7 @@ SequencesOption = Annotated[
         metavar="URL",
         help="Where they are. [default: for uptime UPTIME_SEQUENCES or UPTIME_STORE, for all "
         "others HEADWAY_SEQUENCES or the SQLite file of HEADWAY_BUS]",
+        callback=not_empty,
     ),
 ]
 SettingsOption = Annotated[

@@ -29,8 +29,7 @@ def publish(
 ) -> None:
     """Publish an event, or many; when it returns they are stored.
 
-    Exit code 1: no service that handles this type was ever started on the engine, so nothing was
-    stored.
+    If no service takes this type yet, they are kept as unrouted until one does.
     """
     from headway.apps.cli.sending import publish_events  # noqa: PLC0415 (a fast start of the others)
 

@@ -6,8 +6,15 @@ from typing import Annotated
 
 import typer
 
-from headway.apps.cli.logs import LogFormat, write_logs
-from headway.apps.cli.options import BusOption, MetricsHostOption, MetricsPortOption
+from headway.apps.cli.codes import NOT_AS_PROMISED
+from headway.apps.cli.logs import LogFormat, use_level, write_logs
+from headway.apps.cli.options import (
+    BusOption,
+    LogFormatOption,
+    LogLevelOption,
+    MetricsHostOption,
+    MetricsPortOption,
+)
 
 _SERVICES = "The services, as MODULE:SERVICE; a MODULE alone stands for all of its own."
 
@@ -46,13 +53,13 @@ def run(  # noqa: PLR0917 (typer gives them by name)
     ] = False,
     metrics_port: MetricsPortOption = None,
     metrics_host: MetricsHostOption = "127.0.0.1",
-    log_format: Annotated[
-        LogFormat, typer.Option(help="JSON lines, or short ones; auto: by the terminal.")
-    ] = LogFormat.AUTO,
+    log_format: LogFormatOption = LogFormat.AUTO,
+    log_level: LogLevelOption = None,
 ) -> None:
     """Run services until told to stop (SIGTERM, Ctrl-C); SIGHUP reloads the retry settings."""
     from headway.apps.worker.order import Order, become, can_become_another, command  # noqa: PLC0415
 
+    use_level(log_level)
     one = Order(
         services=services,
         bus=bus,
@@ -74,7 +81,7 @@ def run(  # noqa: PLR0917 (typer gives them by name)
         return
     from headway.assembly.loading import load_services  # noqa: PLC0415
     from headway.assembly.serving import Metrics, serve_many  # noqa: PLC0415
-    from headway.runtime.worker_settings import WorkerSettings  # noqa: PLC0415
+    from headway.core.worker_settings import WorkerSettings  # noqa: PLC0415
 
     write_logs(log_format)
     metrics = None if metrics_port is None else Metrics(host=metrics_host, port=metrics_port)
@@ -82,4 +89,5 @@ def run(  # noqa: PLR0917 (typer gives them by name)
     load_services(services)  # refused here once, and not by every worker
     settings = WorkerSettings(grace=timedelta(seconds=grace))
     patience = settings.longest_stop
-    asyncio.run(serve_many(words, workers, bus=bus, metrics=metrics, patience=patience))
+    if not asyncio.run(serve_many(words, workers, bus=bus, metrics=metrics, patience=patience)):
+        raise typer.Exit(NOT_AS_PROMISED)

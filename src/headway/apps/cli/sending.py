@@ -1,25 +1,27 @@
 """What `headway publish` sends: read, checked, and stored when it says so."""
 
 import json
-from collections.abc import AsyncIterator, Sequence
+import sqlite3
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import NoReturn
 
 import msgspec
 import typer
 
-from headway.apps.cli.codes import NOT_AS_PROMISED
+from headway.adapters.system.chance import CHANCE
+from headway.adapters.system.clock import CLOCK
 from headway.apps.cli.engines import is_there, on_engine
 from headway.apps.cli.refusals import UnavailableError
 from headway.apps.cli.screen import bar, many, say_on_ctrl_c
-from headway.assembly.retrying import CHANCE, CLOCK
-from headway.assembly.settings import bus_url
+from headway.assembly.settings import engine_settings, shown_engine
 from headway.core.errors import ConfigurationError, NotPublishedError, UnsendableError
 from headway.core.event import new_event_id
 from headway.core.routing import checked_name
-from headway.core.secrets import shown_url
 from headway.core.showing import shown
 from headway.ports.engine import Engine
 from headway.runtime.publisher import Publisher
+from headway.runtime.unrouted import nearest_type
 
 _AT_ONCE = 500
 _MORE_FOLLOWS = "Extra data"
@@ -28,7 +30,7 @@ _MORE_FOLLOWS = "Extra data"
 def publish_events(
     event_type: str, data: str, *, event_id: str | None, raw: bool, bus: str | None
 ) -> None:
-    """Publish one event, or many, and say how many queues took them."""
+    """Publish one event, or many, and say how many queues took them, or that they are kept."""
     checked_name("TYPE", event_type)
     given = typer.get_binary_stream("stdin").read() if data == "-" else data.encode()
     bodies = [given] if raw else read_many(given, "standard input" if data == "-" else "JSON")
@@ -37,35 +39,58 @@ def publish_events(
             f"--event-id {shown(event_id)!r} is not accepted for {many(len(bodies), 'event')}: all "
             "of them would be taken for one; leave it out, and each gets its own"
         )
-    if not is_there(bus):
-        _nobody_takes(event_type, bus)
+    is_new = not is_there(bus)
     done, taken = 0, 0
+    meant = ""
     named = event_id or new_event_id(CLOCK.now(), CHANCE.token())
 
     async def send(engine: Engine) -> None:
-        nonlocal done, taken
+        nonlocal done, taken, meant
         publisher = Publisher(engine.bus, CLOCK, CHANCE)
         if raw:
             taken = await publisher.publish_bytes(given, event_type, operation=named)
-            return
-        if len(bodies) == 1:
+        elif len(bodies) == 1:
             taken = await publisher.publish(event_type, msgspec.Raw(bodies[0]), event_id=named)
-            return
-        async for number, took in _in_groups(publisher, event_type, bodies):
-            done, taken = done + number, taken + took
-            move(done, len(bodies))
+        else:
+            async for number, took in _in_groups(publisher, event_type, bodies):
+                done, taken = done + number, taken + took
+                move(done, len(bodies))
+        if not taken:
+            meant = nearest_type(event_type, await engine.unrouted.taken_types())
 
-    try:
-        with say_on_ctrl_c(lambda: _how_far(named, done, len(bodies))), bar("publishing") as move:
-            on_engine(bus, send, store=False)
-    except UnavailableError as error:
-        raise UnavailableError(f"{error}{_stored(done, len(bodies))}") from error
-    except UnsendableError as error:
-        raise ConfigurationError(f"{error}{_stored(done, len(bodies))}") from error
-    if not taken:
-        _nobody_takes(event_type, bus)
+    with (
+        _counted(lambda: _stored(done, len(bodies))),
+        say_on_ctrl_c(lambda: _how_far(named, done, len(bodies))),
+        bar("publishing") as move,
+    ):
+        on_engine(bus, send, store=False, makes_file=True)
     which = f"event {shown(named)}" if len(bodies) == 1 else many(len(bodies), "event")
-    typer.echo(f"Published {which} to {many(taken // len(bodies), 'queue')}.")
+    engine = shown_engine(engine_settings(bus))
+    if taken:
+        typer.echo(f"Published {which} to {many(taken // len(bodies), 'queue')} on {engine}.")
+        return
+    kept = "It is kept" if len(bodies) == 1 else "They are kept"
+    typer.echo(
+        f"Published {which} to no queue: no service takes {event_type} yet. {kept} as unrouted "
+        f"on {engine}{' (a new file)' * is_new} until one does."
+        + f" Did you mean {shown(meant)}?"
+        * bool(meant)
+    )
+
+
+@contextmanager
+def _counted(stored: Callable[[], str]) -> Iterator[None]:
+    """Add to any error of an engine how many events it stored before."""
+    try:
+        yield
+    except UnavailableError as error:
+        raise UnavailableError(f"{error}{stored()}") from error
+    except UnsendableError as error:
+        raise ConfigurationError(f"{error}{stored()}") from error
+    except sqlite3.Error as error:
+        if said := stored():
+            error.add_note(said.removeprefix("; "))
+        raise
 
 
 async def _in_groups(
@@ -79,8 +104,6 @@ async def _in_groups(
         except (NotPublishedError, UnsendableError) as error:
             yield len(error.stored), 0
             raise
-        if not took:
-            return
         yield len(group), took
 
 
@@ -151,13 +174,3 @@ def _place(error: json.JSONDecodeError, line: int) -> str:
 
 def _refused(where: str, why: str) -> ConfigurationError:
     return ConfigurationError(f"{where} is not accepted: {why}")
-
-
-def _nobody_takes(event_type: str, bus: str | None) -> NoReturn:
-    typer.echo(
-        f"headway: nothing was published: no service that handles {event_type} has been started on "
-        f"{shown_url(bus or bus_url())} yet; start one first, and its queue is made: "
-        "headway run MODULE:SERVICE",
-        err=True,
-    )
-    raise typer.Exit(NOT_AS_PROMISED)

@@ -9,6 +9,7 @@ from typing import TypeVar
 from headway.apps.cli.calling import pasteable
 from headway.apps.cli.operator import result_order
 from headway.apps.cli.output import OutputError
+from headway.apps.cli.refusals import UnavailableError
 from headway.assembly.loading import load_sequence_settings
 from headway.assembly.sequencing import open_sequences
 from headway.assembly.settings import environment, sequences_settings
@@ -18,6 +19,7 @@ from headway.core.secrets import hidden, shown_url
 from headway.core.sequence_settings import DEFAULT_NAME, SequenceSettings
 from headway.core.showing import shown
 from headway.runtime.order import ResultOrder, UnknownKeyError
+from headway.runtime.sequence_reach import is_away
 from headway.systems.uptime.settings import UptimeSettings
 
 T = TypeVar("T")
@@ -106,7 +108,10 @@ def _on_redis(meant: _Meant, which: Which, body: Body[T]) -> T:
         raise
     except (RedisError, RedisClusterException, OSError) as error:
         said = hidden(str(error)) or f"no answer within {_ANSWERS_WITHIN:g} s"
-        raise meant.refused("cannot be used", said) from error
+        refused = meant.refused("cannot be used", said)
+        if is_away(error):
+            raise UnavailableError(str(refused)) from error
+        raise refused from error
 
 
 async def _opened(meant: _Meant, which: Which, body: Body[T], *, probe: bool = False) -> T:

@@ -26,6 +26,7 @@ _MADE = "made "
 _HEADINGS = ("id", "attempts", "the last", "status", "a sweep would", "last error")
 _SETTLED = ("id", "attempts", "the last", "last error")
 """What is said of documents that were given up: for sweeps they are settled."""
+_PERMANENT = ("id", "attempts", "the last", "rule", "version", "last error")
 _SUMMARY = {
     "requeue": "the next sweep requeues them",
     "give up": "they have had all their attempts, the next sweep gives them up",
@@ -51,7 +52,8 @@ def show_standings(report: StuckReport, now: datetime, *, known: bool) -> None:
     name = shown(report.collection)
     _show("Stuck, the oldest first", report.first_stuck, report.stuck, _HEADINGS, now)
     _show("Given up", report.first_given_up, report.given_up, _SETTLED, now)
-    if not (report.stuck or report.given_up):
+    _show("Failed permanently", report.first_permanent, report.permanent, _PERMANENT, now)
+    if not (report.stuck or report.given_up or report.permanent):
         typer.echo(f"Nothing in {name} is stuck, and nothing was given up.")
     of = archived_from(report.collection)
     for reason, count in report.reasons.most_common():
@@ -61,6 +63,8 @@ def show_standings(report: StuckReport, now: datetime, *, known: bool) -> None:
         typer.echo(f"{count:>6} stuck: {words if known else _UNKNOWN.get(reason, words)}")
     if report.given_up:
         typer.echo(f"{report.given_up:>6} given up: {kinds(report.given_up_errors)}")
+    if report.permanent:
+        typer.echo(f"{report.permanent:>6} failed permanently: {kinds(report.permanent_errors)}")
     if report.young:
         typer.echo(f"{report.young:>6} new: never attempted, and too young to be called stuck")
     if report.foreign:
@@ -69,6 +73,11 @@ def show_standings(report: StuckReport, now: datetime, *, known: bool) -> None:
             f"{report.foreign:>6}{more} foreign: their status is not one of ours, or nobody can "
             f"read them, so nobody sweeps them: headway documents export {name} --status foreign"
         )
+    _advise(report, name, of)
+
+
+def _advise(report: StuckReport, name: str, of: str | None) -> None:
+    """Say what a person may decide; `of` is the collection whose archive this is, if it is one."""
     if of is not None:
         typer.echo(
             f"\nThis is the archive of {shown(of)}, which nobody sweeps:\n"
@@ -82,6 +91,12 @@ def show_standings(report: StuckReport, now: datetime, *, known: bool) -> None:
             f"  the fault is mended  headway documents reset {name} --all\n"
             f"  the data is corrupt  headway documents archive {name} --all, or purge\n"
             "  not known yet        leave it"
+        )
+    if of is None and report.permanent:
+        typer.echo(
+            "\nNo sweep takes up what failed permanently. These run it again:\n"
+            f"  the cause is gone    headway documents retry {name} --error TYPE --at now\n"
+            "  or its dead letter   headway failed requeue QUEUE"
         )
 
 
@@ -137,6 +152,8 @@ def _cells(standing: Standing, now: datetime) -> Mapping[str, str]:
         "the last": _last(standing, now),
         "a sweep would": _sweep(standing, now),
         "last error": _error(standing),
+        "rule": str((standing.permanent or {}).get("rule", "-")),
+        "version": str((standing.permanent or {}).get("version") or "-"),
     }
     return {name: shown(cell) for name, cell in cells.items()}
 

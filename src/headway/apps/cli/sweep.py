@@ -4,10 +4,12 @@ from typing import Annotated
 
 import typer
 
-from headway.apps.cli.logs import LogFormat
+from headway.apps.cli.logs import LogFormat, use_level
 from headway.apps.cli.options import (
     BusOption,
     DryRunOption,
+    LogFormatOption,
+    LogLevelOption,
     MetricsHostOption,
     MetricsPortOption,
 )
@@ -50,9 +52,8 @@ def sweep(  # noqa: PLR0917 (typer gives them by name)
     ] = False,
     metrics_port: MetricsPortOption = None,
     metrics_host: MetricsHostOption = "127.0.0.1",
-    log_format: Annotated[
-        LogFormat, typer.Option(help="JSON lines, or short ones; auto: by the terminal.")
-    ] = LogFormat.AUTO,
+    log_format: LogFormatOption = LogFormat.AUTO,
+    log_level: LogLevelOption = None,
 ) -> None:
     """Find stuck documents and send their events again; give up what has had all its attempts.
 
@@ -63,6 +64,7 @@ def sweep(  # noqa: PLR0917 (typer gives them by name)
     not begin; 130: told to stop before the one run was over.
     """
     with nothing_begun():
+        use_level(log_level)
         from headway.apps.cli.sweeping import Orders, carry_out  # noqa: PLC0415 (a fast start)
 
     carry_out(

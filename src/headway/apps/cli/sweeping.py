@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import typer
 
-from headway.apps.cli.codes import INTERRUPTED, NOT_AS_PROMISED
+from headway.apps.cli.codes import INTERRUPTED, NOT_AS_PROMISED, UNAVAILABLE
 from headway.apps.cli.engines import refuse_missing, unreachable
 from headway.apps.cli.logs import LogFormat, write_logs
 from headway.apps.cli.screen import as_json, bar, say_on_ctrl_c
@@ -17,9 +17,10 @@ from headway.assembly.loading import load_services
 from headway.assembly.serving import Metrics
 from headway.assembly.settings import SERVICES, named_services, sweep_settings
 from headway.assembly.sweeping import Sweeper
+from headway.core.catalogue import DEFAULT_CLASSIFIER
 from headway.core.errors import ConfigurationError
 from headway.core.facts import Fact
-from headway.core.sweep_facts import SweepEnded
+from headway.core.sweep_facts import CollectionFailed, SweepEnded
 from headway.core.sweep_settings import SweepSettings
 from headway.core.sweep_totals import Status
 from headway.runtime.service import Service
@@ -96,6 +97,7 @@ def _look(orders: Orders, settings: SweepSettings, services: Sequence[Service]) 
 def _sweep_once(orders: Orders, settings: SweepSettings, services: Sequence[Service]) -> None:
     write_logs(orders.log_format)
     sweeper: Sweeper | None = None
+    engine = _Engine()
 
     def how_far() -> str:
         if sweeper is None or not sweeper.has_begun:
@@ -113,6 +115,7 @@ def _sweep_once(orders: Orders, settings: SweepSettings, services: Sequence[Serv
             bus=orders.bus,
             settings=settings,
             collections=orders.collections,
+            observer=engine,
             on_progress=tell if sys.stderr.isatty() else None,
             metrics=orders.metrics,
         )
@@ -122,7 +125,7 @@ def _sweep_once(orders: Orders, settings: SweepSettings, services: Sequence[Serv
         typer.echo("stopped: what is not in the table is as it was", err=True)
         raise typer.Exit(INTERRUPTED)
     if ended.status is Status.FAILURE:
-        raise typer.Exit(NOT_AS_PROMISED)
+        raise typer.Exit(UNAVAILABLE if engine.is_unavailable else NOT_AS_PROMISED)
 
 
 def _sweep(orders: Orders, settings: SweepSettings, services: Sequence[Service]) -> None:
@@ -138,6 +141,17 @@ def _sweep(orders: Orders, settings: SweepSettings, services: Sequence[Service])
         metrics=orders.metrics,
     )
     asyncio.run(sweeper.run())
+
+
+class _Engine:
+    """Hears whether a run failed because the engine did not answer."""
+
+    is_unavailable = False
+
+    def tell(self, fact: Fact) -> None:
+        if isinstance(fact, CollectionFailed) and not fact.collection:
+            found = DEFAULT_CLASSIFIER.classify(fact.error)
+            self.is_unavailable = found.error_type == "CONNECTION_ERROR"
 
 
 class _Shown:

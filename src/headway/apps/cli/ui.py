@@ -5,7 +5,8 @@ from typing import Annotated
 
 import typer
 
-from headway.apps.cli.logs import LogFormat, write_logs
+from headway.apps.cli.logs import LogFormat, use_level, write_logs
+from headway.apps.cli.options import LogLevelOption
 from headway.assembly.settings import (
     DEFAULT_ERRORS,
     ERRORS,
@@ -33,10 +34,12 @@ def ui(
             metavar="FILE", help=f"Where errors are kept. [default: {ERRORS}, or {DEFAULT_ERRORS}]"
         ),
     ] = None,
+    log_level: LogLevelOption = None,
 ) -> None:
     """Serve the page of errors (/ui), and take reports of errors (POST /api/errors)."""
     from headway.apps.web.serving import serve  # noqa: PLC0415 (a fast start of the others)
 
+    use_level(log_level)
     write_logs(LogFormat.AUTO)
     serve(
         host=host,

@@ -7,7 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from headway.apps.cli.logs import LogFormat, write_logs
+from headway.apps.cli.logs import LogFormat, use_level, write_logs
+from headway.apps.cli.options import LogFormatOption, LogLevelOption
 from headway.assembly.settings import environment
 from headway.systems.uptime.settings import UptimeSettings
 
@@ -78,9 +79,8 @@ def run(  # noqa: PLR0917 (typer gives them by name)
             help="Serve /metrics on this port of localhost. [default: do not]",
         ),
     ] = None,
-    log_format: Annotated[
-        LogFormat, typer.Option(help="JSON lines, or short ones; auto: by the terminal.")
-    ] = LogFormat.AUTO,
+    log_format: LogFormatOption = LogFormat.AUTO,
+    log_level: LogLevelOption = None,
 ) -> None:
     """Take results until told to stop (SIGTERM, Ctrl-C), or until a file is at its end.
 
@@ -89,6 +89,7 @@ def run(  # noqa: PLR0917 (typer gives them by name)
     from headway.apps.cli import uptime_running as running  # noqa: PLC0415 (a fast start of others)
     from headway.apps.cli.uptime_looking import lines_of  # noqa: PLC0415
 
+    use_level(log_level)
     write_logs(log_format)
     settings = _settings(
         kafka_servers=kafka, percentage=percentage, store=store, sequences=sequences

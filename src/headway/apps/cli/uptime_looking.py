@@ -8,9 +8,12 @@ from typing import Any, TypeVar
 import typer
 
 from headway.apps.cli.codes import NOT_AS_PROMISED
+from headway.apps.cli.refusals import UnavailableError
 from headway.core.engine_url import SqliteUrl, read_sequences_url
 from headway.core.errors import ConfigurationError
+from headway.core.secrets import hidden, shown_url
 from headway.core.showing import shown
+from headway.runtime.sequence_reach import is_away
 from headway.systems.uptime.opening import open_store
 from headway.systems.uptime.reading import status_of
 from headway.systems.uptime.settings import UptimeSettings
@@ -26,7 +29,15 @@ def read_status(settings: UptimeSettings) -> dict[str, Any]:
     place = read_sequences_url("--sequences", settings.sequences_url)
     if isinstance(place, SqliteUrl):
         _refuse_no_file("--sequences", settings.sequences_url, place.path)
-    return asyncio.run(status_of(settings))
+    try:
+        return asyncio.run(status_of(settings))
+    except Exception as error:
+        if not is_away(error):
+            raise
+        url = shown_url(settings.sequences_url)
+        raise UnavailableError(
+            f"--sequences={url!r} cannot be used: {hidden(str(error))}"
+        ) from error
 
 
 def read_checks(settings: UptimeSettings, subscription: str) -> Sequence[Check]:

@@ -10,20 +10,21 @@ from datetime import timedelta
 
 import typer
 
+from headway.adapters.system.clock import CLOCK
+from headway.apps.cli.codes import NOT_AS_PROMISED
 from headway.apps.cli.screen import bar, many
 from headway.apps.cli.uptime_waiting import until_none_is_held
-from headway.assembly.retrying import CLOCK
 from headway.assembly.settings import hand_down
 from headway.assembly.supervising import Supervisor
 from headway.core.errors import ConfigurationError
 from headway.core.extras import cure
-from headway.runtime.sequence_fates import Fate
+from headway.core.sequence_fates import Disposition
 from headway.systems.uptime.meeting import meet_sequences
 from headway.systems.uptime.saying import say_if_no_order_is_kept
 from headway.systems.uptime.settings import UptimeSettings
 
 _LOG = logging.getLogger("headway")
-_WORDS: dict[str, str] = {Fate.PASSED: "processed without their order"}
+_WORDS: dict[str, str] = {Disposition.PASSED: "processed without their order"}
 
 
 def from_file(settings: UptimeSettings, raws: Iterable[bytes], *, workers: int, batch: int) -> None:
@@ -42,7 +43,7 @@ def from_file(settings: UptimeSettings, raws: Iterable[bytes], *, workers: int, 
         with bar("taking results") as move:
             report = pool.feed(raws)
         # Whoever had to go on without the order has waited for the engine already.
-        patience = timedelta() if report.fates[Fate.PASSED] else settings.patience
+        patience = timedelta() if report.fates[Disposition.PASSED] else settings.patience
         all_released = asyncio.run(until_none_is_held(settings, patience))
     took = many(report.results, "result")
     typer.echo(f"Took {took}: {_in_the_end(report.fates, all_released)}.")
@@ -71,7 +72,8 @@ def from_bus(settings: UptimeSettings, *, workers: int) -> None:
     asyncio.run(meet_sequences(settings))  # what each worker would refuse is refused once
     hand_down(settings.in_words())
     command = [sys.executable, "-P", "-m", "headway.apps.cli", "uptime", "run", "--workers", "1"]
-    asyncio.run(Supervisor(command, workers, CLOCK).run())
+    if not asyncio.run(Supervisor(command, workers, CLOCK).run()):
+        raise typer.Exit(NOT_AS_PROMISED)
     _say_stopped()
 
 

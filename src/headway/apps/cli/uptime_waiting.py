@@ -8,9 +8,9 @@ from datetime import datetime, timedelta
 from rich.console import Console
 from rich.text import Text
 
+from headway.adapters.system.clock import CLOCK
 from headway.apps.cli.operator import result_order
 from headway.apps.cli.screen import many, when
-from headway.assembly.retrying import CLOCK
 from headway.assembly.sequencing import open_sequences
 from headway.core.showing import shown
 from headway.runtime.order import OrderReport

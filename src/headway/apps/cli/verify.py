@@ -21,8 +21,8 @@ def verify(
 ) -> None:
     """Count every place and compare with what was accepted.
 
-    Exit code 0: it balances; 1: it does not, and the first ones astray are named; 2: nobody counted
-    what was accepted, so it cannot be known.
+    Exit code 0: it balances; 1: it does not, and the first ones astray are named; 4: it cannot be
+    known, because this engine does not count what it accepts, or nothing has run on it yet.
     """
     from headway.apps.cli.balance import show_balance  # noqa: PLC0415 (a fast start of the others)
 

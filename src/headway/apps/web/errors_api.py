@@ -2,7 +2,7 @@
 
 import uuid
 from collections.abc import AsyncIterator, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from starlette.concurrency import run_in_threadpool
@@ -12,14 +12,15 @@ from starlette.routing import Route
 
 from headway.core.error_report import (
     LEVELS,
+    OUTCOMES,
     ErrorFilter,
-    Level,
     cure_of_name,
     read_report,
 )
 from headway.ports.clock import Clock
 from headway.ports.error_book import ErrorBook
 
+W = TypeVar("W", bound=str)
 LARGEST_BODY = 1_000_000
 MOST_AT_ONCE = 1_000
 _LARGEST_LIST = 10_000_000
@@ -116,8 +117,9 @@ def read_filter(request: Request) -> ErrorFilter:
     asked = request.query_params
     return ErrorFilter(
         service=asked.get("service") or None,
-        level=_level(asked.get("level")),
+        level=_one_of(LEVELS, "level", asked.get("level")),
         error_type=asked.get("error_type") or None,
+        outcome=_one_of(OUTCOMES, "outcome", asked.get("outcome")),
     )
 
 
@@ -126,12 +128,12 @@ def read_offset(request: Request) -> int:
     return _number(request, "offset", 0, low=0, high=10**9)
 
 
-def _level(text: str | None) -> Level | None:
-    for level in LEVELS:
-        if text == level:
-            return level
+def _one_of(words: Sequence[W], name: str, text: str | None) -> W | None:
+    for word in words:
+        if text == word:
+            return word
     if text:
-        raise ValueError(f"level={text[:40]!r} is not accepted: use {', '.join(LEVELS)}")
+        raise ValueError(f"{name}={text[:40]!r} is not accepted: use {', '.join(words)}")
     return None
 
 

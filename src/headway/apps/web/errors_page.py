@@ -12,7 +12,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from headway.apps.web.errors_api import FILTER, read_filter, read_offset, refuse_unknown
-from headway.core.error_report import LEVELS, KeptError
+from headway.core.error_report import LEVELS, OUTCOMES, KeptError
 from headway.ports.error_book import ErrorBook
 
 _PAGE = 50
@@ -65,6 +65,7 @@ class ErrorsPage:
         page = self._page.render(
             stats=stats,
             by_level=[(each, stats.by_level[each]) for each in LEVELS if each in stats.by_level],
+            by_outcome=[(it, stats.by_outcome[it]) for it in OUTCOMES if it in stats.by_outcome],
             asked=asked,
             errors=rows,
             first=offset + 1,
@@ -89,6 +90,7 @@ def _row(kept: KeptError) -> dict[str, Any]:
         "service": report.service,
         "level": report.level,
         "type": report.error_type or "",
+        "outcome": report.outcome or "",
         "message": _beginning(report.message, _LONGEST_MESSAGE),
         "trace": report.stack_trace and _beginning(report.stack_trace, _LONGEST_TRACE),
         "context": None if not context else _indented(context),

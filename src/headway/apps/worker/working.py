@@ -1,6 +1,7 @@
 """Carry out an order in this process."""
 
 import asyncio
+import logging
 from datetime import timedelta
 
 from headway.apps.cli.logs import write_logs
@@ -8,7 +9,7 @@ from headway.apps.worker.order import Order
 from headway.assembly.collecting import collect_seldom
 from headway.assembly.loading import load_services
 from headway.assembly.serving import Metrics, serve_here
-from headway.runtime.worker_settings import WorkerSettings
+from headway.core.worker_settings import WorkerSettings
 
 _STDIN = 0
 
@@ -16,6 +17,7 @@ _STDIN = 0
 def work(order: Order) -> None:
     """Run services until told to stop."""
     write_logs(order.log_format)
+    logging.captureWarnings(capture=True)  # of Python: a coroutine that a handler never awaited
     services = load_services(order.services)
     metrics = None
     if order.metrics_port is not None:

@@ -5,7 +5,16 @@ import errno
 from headway.core.classify import Rule
 from headway.core.failure import Verdict
 
+PERMANENT = Rule(
+    name="headway.permanent",
+    verdict=Verdict.PERMANENT,
+    error_type="PERMANENT_ERROR",
+    types=frozenset({"headway.core.errors.PermanentError"}),
+)
+"""First of all: whatever else the class of such an error is, the user said what it means."""
+
 OWN = (
+    PERMANENT,
     Rule(
         name="headway.document_not_found",
         verdict=Verdict.NOT_YET,
@@ -43,6 +52,7 @@ OWN = (
         types=frozenset(
             {
                 "headway.core.errors.ConfigurationError",
+                "headway.core.errors.NotAwaitedError",
                 "headway.core.errors.TransactionEndedError",
                 "headway.core.errors.TransactionRolledBackError",
                 "headway.core.errors.UnsendableError",

@@ -19,8 +19,8 @@ Beside Headway's own table (connections, timeouts, HTTP 429 and 503 with their R
 
 from collections.abc import Sequence
 
-from headway import ConditionLostError, Rule, Verdict
-from headway.core.catalogue import EVERYTHING
+from headway.errors import ConditionLostError
+from headway.retrying import DEFAULT_CLASSIFIER, Rule, Verdict
 from headway.systems.consensus.mail.errors import (
     MailError,
     NotMailError,
@@ -78,7 +78,7 @@ def _named(*kinds: type[Exception]) -> frozenset[str]:
     return frozenset(f"{kind.__module__}.{kind.__qualname__}" for kind in kinds)
 
 
-CLASSIFIER = EVERYTHING.before(
+CLASSIFIER = DEFAULT_CLASSIFIER.before(
     [
         Rule(
             name="consensus.mail",

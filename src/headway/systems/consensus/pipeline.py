@@ -10,7 +10,7 @@ from functools import cache
 from typing import Any
 
 from headway import Service
-from headway.assembly.settings import environment
+from headway.settings import environment
 from headway.systems.consensus.services.chunking import chunking_service
 from headway.systems.consensus.services.embedding import embedding_service
 from headway.systems.consensus.services.ingestion import ingestion_service

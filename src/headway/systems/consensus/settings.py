@@ -6,16 +6,9 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from headway import (
-    AddedJitter,
-    ConfigurationError,
-    Exponential,
-    OutageRule,
-    RetryConfig,
-    RetryPolicy,
-)
-from headway.core.parsing import Setting, number, one_of, read, whole_number
-from headway.core.secrets import hidden, shown_url
+from headway import ConfigurationError, RetryConfig, RetryPolicy
+from headway.retrying import AddedJitter, Exponential, OutageRule
+from headway.settings import Setting, hidden, number, one_of, read, shown_url, whole_number
 
 PREFIX = "CONSENSUS_"
 EmbeddingBackend = Literal["wordllama", "openai"]

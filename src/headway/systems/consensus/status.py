@@ -65,12 +65,12 @@ class Status:
 async def read_status(url: str | None = None) -> Status:
     """Ask the engine of a URL, or the one that the settings name."""
     async with connect(url) as headway:
+        depths = await headway.depths()  # first: where nothing waits, all that follows is final
         collections = [
             CollectionStatus(collection=each.collection, states=await headway.tally(each))
             for each in LIFECYCLES
         ]
         queues = {each.name: each for each in await headway.failed.list()}
-        depths = await headway.depths()
         empty = {"status": THREADS.processed, "summary_id": None}
         without_text = len(await headway.find("threads", empty, limit=_ALL))
         archives = await headway.find("archives", {"has_duplicates": True}, limit=_ALL)

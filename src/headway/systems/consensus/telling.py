@@ -5,7 +5,7 @@ from typing import Literal, TextIO
 
 import msgspec
 
-from headway.core.facts import (
+from headway.facts import (
     DeadLettered,
     DuplicatesRecognised,
     EventParked,

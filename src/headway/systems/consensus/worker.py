@@ -11,9 +11,9 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from headway import ConfigurationError, Service, WorkerSettings, run_services
-from headway.adapters.logs.formats import TerminalFormatter
-from headway.adapters.logs.writing import write_lines
+from headway import ConfigurationError, Service, run_services
+from headway.logs import TerminalFormatter, write_lines
+from headway.settings import WorkerSettings, log_level
 from headway.systems.consensus.telling import Teller, TroubleTeller
 
 CANNOT_START = 2
@@ -23,8 +23,8 @@ _STDIN = 0
 
 def work(services: Sequence[Service], settings: WorkerSettings | None = None) -> None:
     """Run services in this process."""
-    write_lines(TerminalFormatter())
     try:
+        write_lines(TerminalFormatter(), log_level())
         asyncio.run(_run(services, settings))
     except ConfigurationError as error:
         refuse(error)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Self
 
 from headway import ConfigurationError
-from headway.assembly.retrying import CLOCK
+from headway.clock import CLOCK
 from headway.systems.consensus.telling import Told, read
 from headway.systems.consensus.worker import CANNOT_START
 

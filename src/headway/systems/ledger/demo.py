@@ -13,7 +13,7 @@ from urllib.parse import quote
 import httpx
 
 from headway import HeadwayError
-from headway.adapters.system.clock import SystemClock
+from headway.clock import SystemClock
 from headway.systems.ledger.load.plan import LoadPlan, four_types, hot_run
 from headway.systems.ledger.load.run import Report, run_load
 from headway.testing.servers.loopback import free_port

@@ -3,7 +3,7 @@
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.multiprocess import MultiProcessCollector
 
-from headway.assembly.settings import SHARED_COUNTERS, environment
+from headway.settings import SHARED_COUNTERS, environment
 
 
 def exposition(registry: CollectorRegistry) -> bytes:

@@ -11,8 +11,8 @@ from typing import Literal
 from prometheus_client import CollectorRegistry
 
 from headway.adapters.prometheus.families import counter, histogram
-from headway.adapters.prometheus.observer import PrometheusObserver
-from headway.core.metric import Metric
+from headway.metrics import Metric
+from headway.prometheus import PrometheusObserver
 
 Outcome = Literal["stored", "duplicate", "invalid", "exhausted", "unknown", "failed"]
 

@@ -1,7 +1,7 @@
 """Open the store that the settings name."""
 
 from headway import ConfigurationError
-from headway.core.extras import cure
+from headway.settings import cure
 from headway.systems.ledger.settings import LedgerSettings
 from headway.systems.ledger.sqlite_store import SqliteStore
 from headway.systems.ledger.store import Store

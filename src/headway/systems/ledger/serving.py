@@ -17,8 +17,6 @@ from fastapi import FastAPI
 from prometheus_client import CollectorRegistry
 
 from headway import ConfigurationError
-from headway.adapters.logs.formats import JsonFormatter, TerminalFormatter
-from headway.adapters.logs.writing import write_lines
 from headway.assembly.http_server import (
     LAST_REQUESTS,
     StopOrder,
@@ -26,9 +24,16 @@ from headway.assembly.http_server import (
     listen,
     serve_until_told,
 )
-from headway.assembly.settings import SHARED_COUNTERS
-from headway.core.engine_url import PostgresUrl, read_store_url
-from headway.core.secrets import hidden, shown_url
+from headway.logs import JsonFormatter, TerminalFormatter, write_lines
+from headway.retrying import DEFAULT_CLASSIFIER
+from headway.settings import (
+    SHARED_COUNTERS,
+    PostgresUrl,
+    hidden,
+    log_level,
+    read_store_url,
+    shown_url,
+)
 from headway.systems.ledger.front_door import create_app
 from headway.systems.ledger.metrics import LedgerMetrics
 from headway.systems.ledger.opening import open_store
@@ -100,7 +105,9 @@ async def _try_out(settings: LedgerSettings) -> None:
         raise
     except Exception as error:
         said = hidden(" ".join(str(error).split()))
-        raise ConfigurationError(
+        is_away = DEFAULT_CLASSIFIER.classify(error).error_type == "CONNECTION_ERROR"
+        kind = ConnectionError if is_away else ConfigurationError
+        raise kind(
             f"LEDGER_DATABASE_URL={shown_url(settings.database_url)!r} cannot be used: "
             f"{type(error).__name__}: {said}; {_cure(settings)}"
         ) from error
@@ -136,6 +143,6 @@ def _stop_when_closed(descriptor: int) -> None:
 
 def _write_logs() -> None:
     """Write short lines for a person at a terminal, JSON for anything else that reads them."""
-    write_lines(TerminalFormatter() if sys.stderr.isatty() else JsonFormatter())
+    write_lines(TerminalFormatter() if sys.stderr.isatty() else JsonFormatter(), log_level())
     # uvicorn says much about itself on the way up and down that is of no use to anybody.
     logging.getLogger("uvicorn").setLevel(logging.WARNING)

@@ -6,9 +6,15 @@ from pathlib import Path
 from typing import Self
 
 from headway import ConfigurationError
-from headway.core.engine_url import MongoUrl, SqliteUrl, read_store_url
-from headway.core.parsing import Setting, read, whole_number
-from headway.core.secrets import shown_url
+from headway.settings import (
+    MongoUrl,
+    Setting,
+    SqliteUrl,
+    read,
+    read_store_url,
+    shown_url,
+    whole_number,
+)
 
 PREFIX = "LEDGER_"
 _DATABASE_URL = f"{PREFIX}DATABASE_URL"

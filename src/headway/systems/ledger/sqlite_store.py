@@ -15,7 +15,7 @@ from headway import (
     retry_on_oc000,
     run_transaction,
 )
-from headway.ports.observer import Observer
+from headway.facts import Observer
 from headway.systems.ledger import rows
 from headway.systems.ledger.decoding import RefusedEventError
 from headway.systems.ledger.entities import apply

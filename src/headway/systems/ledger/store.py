@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
 
-from headway.ports.observer import Observer
+from headway.facts import Observer
 from headway.systems.ledger.entities import Entity
 from headway.systems.ledger.events import Event
 from headway.systems.ledger.rows import StoredEvent

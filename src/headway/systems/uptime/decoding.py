@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 
-from headway.ports.clock import Clock
+from headway.clock import Clock
 from headway.systems.uptime import metrics
 from headway.systems.uptime.metrics import Counting
 from headway.systems.uptime.results import CheckResult, MalformedResultError, decode

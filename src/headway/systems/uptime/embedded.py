@@ -16,7 +16,7 @@ from multiprocessing.context import SpawnProcess
 from typing import Self
 
 from headway import ConfigurationError
-from headway.assembly.retrying import CLOCK
+from headway.clock import CLOCK
 from headway.systems.uptime.hosting import Host, host_of
 from headway.systems.uptime.processor import Handled
 from headway.systems.uptime.settings import UptimeSettings
@@ -42,7 +42,7 @@ class EmbeddedReport:
 
     results: int = 0
     fates: Counter[str] = field(default_factory=Counter)
-    """By the words of `Fate` and `Drop`."""
+    """By the words of `Disposition` and `Drop`."""
     deaths: int = 0
     """Workers that died and were replaced."""
 

@@ -14,7 +14,7 @@ from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
 
 from headway.assembly.metrics_server import served
-from headway.core.metric import Metric
+from headway.metrics import Metric
 from headway.systems.uptime.hosting import LoopThread
 from headway.systems.uptime.metrics import CATALOGUE, bucket_name, labels_in
 from headway.systems.uptime.opening import open_store

@@ -13,9 +13,8 @@ from datetime import datetime, timedelta
 from functools import cache
 from typing import Any, TypeVar
 
-from headway.assembly.retrying import CLOCK
-from headway.ports.clock import Clock
-from headway.ports.resequencing import LookScheduler
+from headway.clock import CLOCK, Clock
+from headway.order import LookScheduler
 from headway.systems.uptime.metrics import Tally
 from headway.systems.uptime.opening import SourceProgress, open_processor
 from headway.systems.uptime.processor import Handled, ResultProcessor

@@ -38,8 +38,8 @@ from headway.adapters.arroyo.offsets import lost_offsets
 from headway.adapters.arroyo.pool import WatchedPool
 from headway.adapters.arroyo.progress import NOTHING, GroupProgress
 from headway.adapters.arroyo.source import Entrance, kafka_consumer
-from headway.assembly.retrying import CLOCK
-from headway.runtime.sequence_fates import Fate
+from headway.clock import CLOCK
+from headway.order import Disposition
 from headway.systems.uptime.hosting import host_of, progress_in
 from headway.systems.uptime.settings import OLDEST, PREFIX, STOP, UptimeSettings
 
@@ -119,7 +119,7 @@ def take(settings: UptimeSettings, message: Message[ValuesBatch[KafkaPayload]]) 
     """Have a batch taken by the consumer of this process; say how many results it has."""
     host = host_of(settings)
     raws = [value.payload.value for value in message.payload]
-    left = [each for each in host.handle(raws, host.progress()) if each is Fate.LEFT]
+    left = [each for each in host.handle(raws, host.progress()) if each is Disposition.LEFT]
     host.flush()  # whoever kills this process says no word before
     if left:
         raise ResultsLeftError(f"{len(left)} of {len(raws)} results were neither applied nor held")

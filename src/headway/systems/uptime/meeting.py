@@ -8,11 +8,10 @@ import logging
 from datetime import timedelta
 
 from headway import ConfigurationError
-from headway.assembly.sequencing import open_sequences
-from headway.core.engine_url import SqliteUrl, read_sequences_url
-from headway.core.secrets import shown_url
 from headway.core.showing import shown
+from headway.engines import open_sequences
 from headway.runtime.sequence_reach import is_away
+from headway.settings import SqliteUrl, read_sequences_url, shown_url
 from headway.systems.uptime.opening import FAMILY
 from headway.systems.uptime.settings import PREFIX, UptimeSettings
 

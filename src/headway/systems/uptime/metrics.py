@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 from urllib.parse import quote, unquote
 
-from headway.core.metric import Metric
-from headway.core.sequence_facts import (
+from headway.facts import (
     GapGivenUp,
     KeyCleared,
     LookNotScheduled,
@@ -21,7 +20,8 @@ from headway.core.sequence_facts import (
     StaleDropped,
     TurnLost,
 )
-from headway.core.sequence_state import Why
+from headway.metrics import Metric
+from headway.order import Why
 
 ADDED = Metric(
     "uptime_backlog_added_total",

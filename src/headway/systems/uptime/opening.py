@@ -3,11 +3,9 @@
 from collections.abc import Callable
 from datetime import datetime
 
-from headway.assembly.retrying import CHANCE, CLOCK
-from headway.assembly.sequencing import open_sequences
-from headway.ports.chance import Chance
-from headway.ports.clock import Clock
-from headway.ports.resequencing import LookScheduler
+from headway.clock import CHANCE, CLOCK, Chance, Clock
+from headway.engines import open_sequences
+from headway.order import LookScheduler
 from headway.systems.uptime.metrics import Counting
 from headway.systems.uptime.processor import ResultProcessor
 from headway.systems.uptime.saying import UptimeLog

@@ -9,14 +9,11 @@ from datetime import datetime, timedelta
 from functools import partial
 
 from headway import ConfigurationError
-from headway.core.sequence_answers import Work
-from headway.ports.chance import Chance
-from headway.ports.clock import Clock
-from headway.ports.resequencing import LookScheduler, SequenceWatcher
-from headway.ports.sequences import SequenceEngine
+from headway.clock import Chance, Clock
+from headway.errors import SequencesAwayError
+from headway.order import Disposition, LookScheduler, Result, SequenceWatcher, Turn
 from headway.runtime.resequencer import PATIENCE, Progress, Resequencer
-from headway.runtime.sequence_fates import Fate, Result
-from headway.runtime.sequence_reach import SequencesAwayError, is_away
+from headway.runtime.sequence_reach import is_away
 from headway.runtime.sequence_watchers import SequenceWatchers
 from headway.systems.uptime import metrics
 from headway.systems.uptime.decoding import Decoding
@@ -34,9 +31,10 @@ from headway.systems.uptime.validation import (
     refused_by_subscription,
     regions_to_set,
 )
+from headway.testing.ports import SequenceEngine
 
-Handled = Fate | Drop
-"""What became of a result. But for Fate.LEFT, the source need not keep it any longer."""
+Handled = Disposition | Drop
+"""What became of a result. But for Disposition.LEFT, the source need not keep it any longer."""
 _HELD_AT_ONCE = 1000
 
 
@@ -138,12 +136,14 @@ class ResultProcessor:
             return False
         return self._features.backlog_retry.includes(monitor.detector.organization)
 
-    async def queue_result_for_retry(self, results: Sequence[Result]) -> list[Fate]:
+    async def queue_result_for_retry(self, results: Sequence[Result]) -> list[Disposition]:
         """Offer results: whose turn it is are processed, and all that waited for them."""
         if not results:
             return []
         fates = await self.backlog.offer(results)
-        known = [each for each, fate in zip(results, fates, strict=True) if fate is Fate.DUPLICATE]
+        known = [
+            each for each, fate in zip(results, fates, strict=True) if fate is Disposition.DUPLICATE
+        ]
         # One that the queue knows may have been taken for missed by our own store meanwhile.
         await self._process_result_internal([Effect(decode(each.payload)) for each in known])
         return fates
@@ -185,7 +185,7 @@ class ResultProcessor:
             await self.store.change(monitor.key, MonitorChange(regions=regions))
         return refused_by_detector(monitor, self._features)
 
-    async def _released(self, works: Sequence[Work]) -> Sequence[BaseException | None]:
+    async def _released(self, works: Sequence[Turn]) -> Sequence[BaseException | None]:
         """Apply results whose turn has come; what cannot be read is put aside."""
         effects: dict[int, Effect] = {}
         for at, work in enumerate(works):
@@ -266,9 +266,9 @@ class ResultProcessor:
 
 
 _FATES: dict[Outcome, Handled] = {
-    Outcome.APPLIED: Fate.APPLIED,
-    Outcome.RETRACTED: Fate.APPLIED,
-    Outcome.DUPLICATE: Fate.DUPLICATE,
+    Outcome.APPLIED: Disposition.APPLIED,
+    Outcome.RETRACTED: Disposition.APPLIED,
+    Outcome.DUPLICATE: Disposition.DUPLICATE,
     Outcome.GONE: Drop.DETECTOR_NOT_FOUND,
 }
 
@@ -287,6 +287,6 @@ def _offer_of(
     )
 
 
-def _missing_before(work: Work) -> Missing | None:
+def _missing_before(work: Turn) -> Missing | None:
     gap = work.gap
     return Missing(gap.first, gap.last, gap.step) if gap is not None and gap.fill else None

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from headway import ConfigurationError
-from headway.assembly.sequencing import open_sequences
+from headway.engines import open_sequences
 from headway.systems.uptime.metrics import rates
 from headway.systems.uptime.monitors import Detector, Subscription
 from headway.systems.uptime.opening import FAMILY, open_store

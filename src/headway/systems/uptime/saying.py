@@ -4,10 +4,10 @@ import logging
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-from headway.adapters.logs.sequences import SequenceLog
-from headway.core.sequence_facts import SequenceFact, SequencesAway
+from headway.clock import Clock
 from headway.core.showing import shown
-from headway.ports.clock import Clock
+from headway.facts import SequenceFact, SequencesAway
+from headway.logs import SequenceLog
 from headway.systems.uptime.rollout import Rollout
 
 _LOG = logging.getLogger("headway")

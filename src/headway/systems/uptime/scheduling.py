@@ -7,7 +7,7 @@ from celery.signals import worker_process_shutdown
 
 from headway import ConfigurationError
 from headway.adapters.celery.scheduler import CeleryScheduler
-from headway.assembly.retrying import CLOCK
+from headway.clock import CLOCK
 from headway.systems.uptime.hosting import Host, host_of, progress_in
 from headway.systems.uptime.settings import PREFIX, UptimeSettings
 

@@ -10,9 +10,10 @@ from typing import Any
 
 import msgspec
 
-from headway import ConfigurationError, HeadwayError, Service, WorkerSettings, connect, run_services
-from headway.assembly.retrying import CLOCK
-from headway.runtime.sequence_fates import Fate
+from headway import ConfigurationError, HeadwayError, Service, connect, run_services
+from headway.clock import CLOCK
+from headway.order import Disposition
+from headway.settings import WorkerSettings
 from headway.systems.uptime.hosting import flush, flushed_to, look_every, scheduler_in
 from headway.systems.uptime.metrics import Tally
 from headway.systems.uptime.opening import open_processor
@@ -34,7 +35,7 @@ def uptime_service(take: Callable[[bytes], Any]) -> Service:
 
     @service.on(EVENT)
     async def result(event: Any, _work: Any) -> None:
-        if await take(msgspec.json.encode(event.data)) is Fate.LEFT:
+        if await take(msgspec.json.encode(event.data)) is Disposition.LEFT:
             raise ResultLeftError(f"result {event.event_id} was neither applied nor held")
 
     return service

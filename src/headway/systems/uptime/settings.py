@@ -6,10 +6,19 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any, Self
 
-from headway import ConfigurationError, SequenceSettings
-from headway.core.engine_url import SqliteUrl, read_engine_url, read_sequences_url
-from headway.core.parsing import Setting, number, one_of, read, whole_number
-from headway.core.secrets import shown_url
+from headway import ConfigurationError
+from headway.order import SequenceSettings
+from headway.settings import (
+    Setting,
+    SqliteUrl,
+    number,
+    one_of,
+    read,
+    read_engine_url,
+    read_sequences_url,
+    shown_url,
+    whole_number,
+)
 from headway.systems.uptime.monitors import RegionMode
 from headway.systems.uptime.rollout import BACKLOG_RETRY, Features, Rollout
 

@@ -4,7 +4,7 @@ The settings are those of the consumer, UPTIME_*. A task goes to the backlog dir
 through the front door: there, what it takes out would be queued again.
 """
 
-from headway.assembly.settings import environment
+from headway.settings import environment
 from headway.systems.uptime.scheduling import PROCESS_UPTIME_BACKLOG, celery_app
 from headway.systems.uptime.settings import UptimeSettings
 

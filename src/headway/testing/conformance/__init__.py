@@ -6,9 +6,10 @@ each suite:
     class TestBus(BusConformance): ...
 
 and so on: BusConformance, CommitConformance, RecordsConformance, DocumentsConformance,
-LettersConformance, PlacesConformance, HistoryConformance, each in the module of its name. For an
-engine with a store also CandidatesConformance, DeskConformance, LeasesConformance and
-TotalsConformance; and LockedConformance where others can lock single documents.
+LettersConformance, PlacesConformance, UnroutedConformance, HistoryConformance, each in the module
+of its name. For an engine with a store also CandidatesConformance, DeskConformance,
+LeasesConformance and TotalsConformance; and LockedConformance where others can lock single
+documents.
 
 The methods are plain coroutines: run them with pytest-asyncio in its automatic mode.
 """

@@ -14,7 +14,7 @@ PLACES = ("ready", "leased", "delayed", "parked", "held")
 def places(count: Depths) -> dict[str, int]:
     """Sum up by place what all queues hold, without the places in which there is nothing."""
     sums = {place: sum(getattr(each, place) for each in count.queues) for place in PLACES}
-    sums |= {"failed": sum(count.failed.values())}
+    sums |= {"unrouted": count.unrouted, "failed": sum(count.failed.values())}
     if isinstance(count, Balance):
         sums |= {"done": count.done}
     return {place: number for place, number in sums.items() if number}

@@ -8,38 +8,29 @@ from headway.core.writes import Increment
 from headway.ports.commit import Finish, Outcome, TransactionBody
 from headway.ports.engine import Engine
 from headway.testing.conformance.examples import kinds, opened, publish, take, unit
-from headway.testing.conformance.harness import EngineHarness
+from headway.testing.conformance.harness import Capability, EngineHarness
 
 ENDS = (SystemExit(3), KeyboardInterrupt(), asyncio.CancelledError(), GeneratorExit())
 
 
 def body_for(
     harness: EngineHarness,
-    engine: Engine,
     *rows: str,
     calls: Callable[[], object] = lambda: None,
     error: BaseException | None = None,
 ) -> TransactionBody:
-    """Make a body as the engine takes it: it writes rows, makes a call, and raises."""
-
-    def end() -> None:
-        calls()
-        if error is not None:
-            raise error
-
-    def plain(session: Any) -> None:
-        for row in rows:
-            harness.write_row(session, row)
-        end()
+    """Make a body that writes rows, makes a call, and raises."""
 
     async def waiting(session: Any) -> None:
         for row in rows:
             written = harness.write_row(session, row)
-            assert written is not None
-            await written
-        end()
+            if written is not None:
+                await written
+        calls()
+        if error is not None:
+            raise error
 
-    return waiting if engine.bodies_wait else plain
+    return waiting
 
 
 class BodiesConformance:
@@ -47,7 +38,7 @@ class BodiesConformance:
 
     async def test_what_ends_programs_only_refuses_the_unit(self, harness: EngineHarness) -> None:
         engine = await opened(harness)
-        bodies = [body_for(harness, engine, error=error) for error in ENDS]
+        bodies = [body_for(harness, error=error) for error in ENDS]
         for finish, error in zip(await _finished(harness, engine, bodies), ENDS, strict=True):
             assert isinstance(finish.error, Exception)
             assert type(error).__name__ in str(finish.error)
@@ -69,11 +60,41 @@ class BodiesConformance:
             return awaits(_)
 
         engine = await opened(harness)
-        unfit = gives_what_awaits if engine.bodies_wait else awaits
-        bodies = [generates, unfit, generates_later, gives_a_generator]
+        bodies = [generates, gives_what_awaits, generates_later, gives_a_generator]
         for finish in await _finished(harness, engine, bodies):
             assert isinstance(finish.error, TypeError)
             assert "nothing has run" in str(finish.error)
+            assert "bodies.py:" in str(finish.error)
+
+    async def test_plain_and_coroutine_functions_are_bodies(self, harness: EngineHarness) -> None:
+        """A plain function may give back what has to be awaited."""
+        harness.needs(Capability.OWN_TABLES)
+        engine = await opened(harness)
+        called = []
+
+        async def awaits(session: Any) -> None:
+            await awaits_inside(session)
+
+        async def awaits_inside(session: Any) -> None:
+            if (written := harness.write_row(session, "coroutine")) is not None:
+                await written
+
+        bodies: list[TransactionBody] = [
+            awaits,
+            lambda session: harness.write_row(session, "plain"),
+            lambda _: called.append("plain"),
+        ]
+        await publish(engine, *(f"operation-{number}" for number in range(len(bodies))))
+        taken = await take(harness, engine, len(bodies))
+        finishes = await engine.finisher.finish(
+            [
+                unit(delivery, harness.clock.now(), bodies=(body,))
+                for delivery, body in zip(taken, bodies, strict=True)
+            ]
+        )
+        assert kinds(finishes) == [Outcome.COMMITTED] * len(bodies)
+        assert sorted(await harness.rows()) == ["coroutine", "plain"]
+        assert called
 
 
 async def _finished(

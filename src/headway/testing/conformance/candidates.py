@@ -1,21 +1,24 @@
 """What every store does for a sweeper."""
 
 import asyncio
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
+from headway.core.beginning import Beginning, How
 from headway.core.lifecycle import Lifecycle
 from headway.core.stuck import is_stuck
-from headway.core.sweep import SweepRule
+from headway.core.sweep import Requeue, SweepRule, judge
 from headway.core.travel import instant
 from headway.core.writes import Document, InsertNew, Update
-from headway.ports.candidates import Tally, View
+from headway.ports.candidates import Claim, Tally, View
 from headway.testing.conformance.claim_ends import ClaimEndsConformance
 from headway.testing.conformance.claims import ClaimsConformance
 from headway.testing.conformance.examples import opened, wrote
 from headway.testing.conformance.harness import EngineHarness
 from headway.testing.conformance.stuck import (
+    CLAIM_LEASE,
     DAY,
     FLAGGED,
     LEASED,
@@ -24,7 +27,9 @@ from headway.testing.conformance.stuck import (
     UNREADABLE,
     naive,
     old,
+    scanned,
     seen,
+    stored,
     stuck,
     sweeping,
     whole_second,
@@ -32,6 +37,47 @@ from headway.testing.conformance.stuck import (
 from headway.testing.conformance.views import ViewsConformance
 
 FLAGGED_AND_LEASED = Lifecycle("docs", flag="embedded", lease=MINUTE)
+BUG = "python.programming"
+PERMANENT: Mapping[str, Any] = {
+    "declined": {"rule": "shop.declined", "version": "2"},
+    "declined by another version": {"rule": "shop.declined", "version": "1"},
+    "refused": {"rule": "data", "version": ""},
+    "a bug of this version": {"rule": BUG, "version": "2"},
+    "a bug of an older one": {"rule": BUG, "version": "1"},
+    "a bug of a newer one": {"rule": BUG, "version": "20 it's"},
+    "a bug of no version": {"rule": BUG, "version": ""},
+    "no version is known": {"rule": BUG},
+    "no rule": {},
+    "a word": "declined",
+    "no word": "",
+    "a number": 7,
+    "false": False,
+    "a list": ["declined"],
+    "an empty list": [],
+    "a list of null": [None],
+    "a list of a failure": [{"rule": BUG, "version": "1"}],
+    "null as its rule": {"rule": None, "version": "1"},
+    "a number as its rule": {"rule": 7, "version": "1"},
+    "a list as its rule": {"rule": [BUG], "version": "1"},
+    "a list of null as its rule": {"rule": [None]},
+    "an object as its rule": {"rule": {}},
+    "a number as its version": {"rule": BUG, "version": 1},
+    "the number of this version": {"rule": BUG, "version": 2},
+    "true as its version": {"rule": BUG, "version": True},
+    "a list as its version": {"rule": BUG, "version": ["2"]},
+    "an object as its version": {"rule": BUG, "version": {}},
+}
+"""What is neither a rule with a version nor null says all the same that it failed permanently."""
+_UNNAMED = {"a bug of no version", "no version is known"}
+VERSIONS: Mapping[str | None, set[str]] = {
+    None: set(),
+    "": {"a bug of this version", "a bug of an older one", "a bug of a newer one"},
+    "2": {"a bug of an older one", "a bug of a newer one", *_UNNAMED},
+    "3": {
+        "a bug of this version", "a bug of an older one", "a bug of a newer one", *_UNNAMED,
+    },
+}  # fmt: skip
+"""Which of them a sweep takes up, by the version of the service."""
 HOLDS = ("leaseToken", "leaseUntil", "claimToken", "claimUntil")
 
 
@@ -211,6 +257,108 @@ class CandidatesConformance(ViewsConformance, ClaimsConformance, ClaimEndsConfor
         )
         tally = await candidates.tally(rule, now)
         assert tally == Tally(stuck=2, given_up=1, oldest=now - 2 * DAY)
+
+    # What failed permanently
+
+    async def test_what_failed_permanently_is_in_no_view_of_a_sweep(
+        self, harness: EngineHarness
+    ) -> None:
+        now = whole_second(harness)
+        documents = [
+            old(now, one, status="failed", permanentFailure=failure)
+            for one, failure in PERMANENT.items()
+        ]
+        documents += [
+            old(now, "swept as before", status="failed"),
+            old(now, "null", status="failed", permanentFailure=None),
+            old(now, "pending again", permanentFailure=PERMANENT["declined"]),
+        ]
+        for rule in (RULE, FLAGGED):
+            _, candidates = await stuck(harness, *documents, rule=rule)
+            documents = []  # they are there
+            for version, outdated in VERSIONS.items():
+                current = replace(rule, version=version)
+                left = set(PERMANENT) - outdated
+                expected = {
+                    View.FAILED: {"swept as before", "null"},
+                    View.OUTDATED: outdated,
+                    View.PERMANENT: left,
+                    View.UNMOVED: {"pending again"},
+                    View.LEASE_OVER: set(),
+                    View.CLAIM_OVER: set(),
+                }
+                for view, ids in expected.items():
+                    assert set(await seen(candidates, view, now, current)) == ids, (view, version)
+                assert await candidates.tally(current, now) == Tally(
+                    stuck=3 + len(outdated),
+                    given_up=0,
+                    permanent=len(left),
+                    oldest=now - 2 * DAY,
+                )
+
+    async def test_what_failed_permanently_is_given_once_on_pages_of_any_size(
+        self, harness: EngineHarness
+    ) -> None:
+        now = whole_second(harness)
+        made = [
+            old(
+                now,
+                f"{rule} {version} {n}",
+                status="failed",
+                permanentFailure={"rule": rule, "version": version},
+                lastAttemptTime=instant(now - n * MINUTE),
+            )
+            for rule in ("shop.declined", BUG)
+            for version in ("1", "2", "3")
+            for n in range(3)
+        ]
+        _, candidates = await stuck(harness, *made)
+        of_2 = replace(RULE, version="2")
+        for page in (1, 2, 3, 100):
+            for newest_first in (False, True):
+                found = {
+                    view: await scanned(
+                        candidates, view, now, of_2, newest_first=newest_first, page=page
+                    )
+                    for view in (View.OUTDATED, View.PERMANENT)
+                }
+                ids = [each["_id"] for view in found.values() for each in view]
+                assert sorted(ids) == sorted(each["_id"] for each in made)
+                outdated = {each["permanentFailure"]["version"] for each in found[View.OUTDATED]}
+                assert (len(found[View.OUTDATED]), outdated) == (6, {"1", "3"})
+
+    async def test_a_new_attempt_takes_back_that_it_failed_permanently(
+        self, harness: EngineHarness
+    ) -> None:
+        now = whole_second(harness)
+        failed = old(now, "1", status="failed", permanentFailure=PERMANENT["declined"])
+        engine, candidates = await stuck(harness, failed)
+        (answer,) = await engine.documents.begin(
+            [Beginning(lifecycle=RULE.lifecycle, ids=("1",), operation="second", now=now)]
+        )
+        assert answer["1"].how is How.BEGUN
+        document = await stored(engine, "1")
+        assert (document["status"], document.get("permanentFailure")) == ("pending", None)
+        assert (await candidates.tally(RULE, now)).permanent == 0
+
+    async def test_a_claim_that_is_given_back_leaves_it_failed_permanently(
+        self, harness: EngineHarness
+    ) -> None:
+        now = whole_second(harness)
+        bug = {"rule": BUG, "version": "1"}
+        failed = old(now, "1", status="failed", permanentFailure=bug)
+        engine, candidates = await stuck(harness, failed)
+        of_2 = replace(RULE, version="2")
+        (document,) = await scanned(candidates, View.OUTDATED, now, of_2)
+        judged = judge(document, of_2, now)
+        assert isinstance(judged, Requeue)
+        claims = [Claim(document, judged)]
+        assert await candidates.claim(of_2, claims, "t", now, CLAIM_LEASE) == {"1"}
+        assert await seen(candidates, View.OUTDATED, now, of_2) == []
+        await candidates.give_back(of_2, ["1"], "t")
+        after = await stored(engine, "1")
+        assert (after["status"], after["permanentFailure"]) == ("failed", bug)
+        assert await seen(candidates, View.OUTDATED, now, of_2) == ["1"]
 
     # Getting ready
 

@@ -43,7 +43,7 @@ class CountingConformance:
         await engine.bus.publish(
             [message("a", event_type=PLACED), message("b"), message("c", event_type=NOBODYS)]
         )
-        count = await balanced(engine, {"ready": 3})
+        count = await balanced(engine, {"ready": 3, "unrouted": 1})
         assert {each.queue: each.ready for each in count.queues} == {
             ORDERS.name: 2,
             MAILS.name: 1,

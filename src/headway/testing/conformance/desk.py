@@ -59,6 +59,9 @@ class DeskConformance:
             for state, statuses in STATUSES.items()
         }
         documents[State.PENDING].append({"_id": "pending without a status"})
+        permanent = {"rule": "shop.declined", "version": "1"}
+        declined = {"_id": "declined", "status": "failed", "permanentFailure": permanent}
+        documents[State.FAILED].append(declined)
         every = [each for its in documents.values() for each in its]
         _, desk, found = await with_desk(harness, *every)
         assert ids_of(found) == sorted(ids_of(every))

@@ -183,7 +183,7 @@ class EffectsConformance:
         engine = await opened(harness)
         await publish(engine, "a", "b", "c")
         error = ValueError("the body says no")
-        refuses = body_for(harness, engine, error=error)
+        refuses = body_for(harness, error=error)
         units = [
             unit(
                 delivery,
@@ -207,8 +207,8 @@ class EffectsConformance:
                 delivery,
                 harness.clock.now(),
                 bodies=(
-                    body_for(harness, engine, f"{number} first"),
-                    body_for(harness, engine, f"{number} second"),
+                    body_for(harness, f"{number} first"),
+                    body_for(harness, f"{number} second"),
                 ),
             )
             for number, delivery in enumerate(await take(harness, engine, 4))
@@ -226,8 +226,8 @@ class EffectsConformance:
         engine = await opened(harness)
         await publish(engine, "a", "b", "c", "d")
 
-        writes_and_refuses = body_for(harness, engine, "by one that refuses", error=ValueError())
-        writes = body_for(harness, engine, "by one that does not")
+        writes_and_refuses = body_for(harness, "by one that refuses", error=ValueError())
+        writes = body_for(harness, "by one that does not")
         taken = await take(harness, engine, 4)
         now = harness.clock.now()
         units = [
@@ -253,8 +253,8 @@ class EffectsConformance:
         ran: list[str] = []
         now = harness.clock.now()
         bodies = [
-            body_for(harness, engine, calls=lambda: ran.append("first")),
-            body_for(harness, engine, calls=lambda: ran.append("second")),
+            body_for(harness, calls=lambda: ran.append("first")),
+            body_for(harness, calls=lambda: ran.append("second")),
         ]
         units = [
             unit(first, now, key="the same", bodies=(bodies[0],)),

@@ -10,7 +10,7 @@ import msgspec
 from headway.core.action import Reason
 from headway.core.event import DoneKey, Event, encode
 from headway.core.letter import Letter, write_letter
-from headway.core.travel import AttemptRecord, Travel
+from headway.core.travel import AttemptRecord, Refusal, Travel
 from headway.core.writes import Write
 from headway.ports.bus import Delivery, Done, Message, Queue
 from headway.ports.commit import Finish, Outcome, Unit
@@ -25,6 +25,8 @@ PLACED = "OrderPlaced"
 PAID = "OrderPaid"
 """Only ORDERS takes it."""
 NOBODYS = "NobodyTakesThis"
+PATIENCE = timedelta(seconds=30)
+"""How long a suite waits for an answer that must come: a bound for failures, never a claim."""
 _WRITINGS = itertools.count(1)
 
 
@@ -49,9 +51,9 @@ async def publish(engine: Engine, *operations: str) -> None:
 
 
 async def take(harness: EngineHarness, engine: Engine, count: int, *queues: str) -> list[Delivery]:
-    """Take this many, with patience: an engine may need several answers to give them."""
+    """Take this many, with patience: a busy server may need long, and several answers."""
     taken: list[Delivery] = []
-    deadline = harness.clock.now() + 20 * harness.moment
+    deadline = harness.clock.now() + PATIENCE
     while len(taken) < count and (left := deadline - harness.clock.now()) > timedelta():
         taken += await engine.bus.take(queues or (ORDERS.name,), count - len(taken), left)
     assert len(taken) == count, f"{count} were expected, and there are only {operations(taken)}"
@@ -142,8 +144,13 @@ def well_travelled(operation: str, now: datetime, attempts: int = 3) -> Travel:
             verdict="transient",
             rule="any",
             traceback="Traceback (most recent call last):\n" * 30,
+            version="Ausgabe 1",
         )
         for number in range(1, attempts + 1)
+    )
+    refusals = tuple(
+        Refusal(version=version, since="2000-01-01T00:00:00Z", error="注文 ✓\n", awaited=("2", "3"))
+        for version in ("", "Ausgabe ü/1")
     )
     return Travel(
         operation=operation,
@@ -154,6 +161,7 @@ def well_travelled(operation: str, now: datetime, attempts: int = 3) -> Travel:
         parked_since=now,
         requeues=1,
         history=history,
+        refusals=refusals,
     )
 
 

@@ -6,7 +6,7 @@ Nobody knows how much of it was done: misses may stand, and the result behind th
 from dataclasses import replace
 from datetime import timedelta
 
-from headway.core.sequence_answers import Offer, Outcome, Work
+from headway.core.sequence_answers import Offer, Outcome, Turn
 from headway.core.sequence_settings import OnGap, OnLate, SequenceSettings
 from headway.core.sequence_state import Why
 from headway.testing.conformance.ordering import (
@@ -162,7 +162,7 @@ class HandedConformance:
 
 async def given_up(
     harness: SequencesHarness, behind: int, settings: SequenceSettings | None = None
-) -> tuple[Worker, Work]:
+) -> tuple[Worker, Turn]:
     """Give a worker, and what another one got with the gap before it when time was up."""
     ours = await standing_before(harness, behind, settings=settings)
     theirs = await worker(harness, "gone", settings)

@@ -75,7 +75,7 @@ class EngineHarness(ABC):
     def write_row(self, session: Any, text: str) -> Awaitable[object] | None:
         """Write a row into a table of the user's own, by what the engine gives to a body.
 
-        Where bodies are coroutine functions (`Engine.bodies_wait`), give what has to be awaited.
+        Where statements have to be awaited, give what does so.
         """
         raise NotImplementedError(f"{type(self).__name__}.write_row({session!r}, {text!r})")
 

@@ -31,6 +31,17 @@ class LeasesConformance:
         assert await leases.hold("sweeper", "theirs", LONG)
         assert not await leases.hold("sweeper", "ours", LONG)
 
+    async def test_another_holder_gets_a_lease_when_it_has_ended_and_not_before(
+        self, harness: EngineHarness
+    ) -> None:
+        first, second = [sweeping(await opened(harness)).leases for _ in range(2)]
+        lease, began = 10 * harness.moment, harness.clock.now()
+        assert await first.hold("sweeper", "ours", lease)
+        assert not await second.hold("sweeper", "theirs", LONG)
+        await harness.pass_time(0.6 * lease)
+        is_taken = await second.hold("sweeper", "theirs", LONG)
+        assert not is_taken or harness.clock.now() - began >= lease  # on a machine that was slow
+
     async def test_its_holder_prolongs_it(self, harness: EngineHarness) -> None:
         leases = sweeping(await opened(harness)).leases
         assert await leases.hold("sweeper", "ours", 2 * harness.moment)

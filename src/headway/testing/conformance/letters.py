@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from unittest import SkipTest
 
 import msgspec
 
@@ -252,6 +253,24 @@ class LettersConformance:
         assert await engine.places.astray(5) == (0, [])
         assert await engine.letters.requeue(FAILED, letter.letter_id, sent_again(letter)) is True
         await take_one(harness, engine)
+
+    async def test_a_requeue_that_was_not_recorded_is_recorded_when_its_event_ends(
+        self, harness: EngineHarness
+    ) -> None:
+        harness.needs(Capability.RECORDS)
+        if Capability.ONE_COMMIT not in harness.lacks:
+            raise SkipTest("a requeue and its record are one commit")
+        engine = await opened(harness)
+        await publish(engine, "a")
+        delivery = await take_one(harness, engine)
+        failed = failing(delivery, harness.clock.now())
+        await engine.finisher.finish([failed])
+        assert failed.letter is not None
+        await engine.bus.publish([sent_again(failed.letter)])
+        again = unit(await take_one(harness, engine), harness.clock.now())
+        assert [each.outcome for each in await engine.finisher.finish([again])] == ["committed"]
+        recorded = await engine.records.find([key_of(delivery)])
+        assert [each.ended for each in recorded.values()] == [Ended.REQUEUED]
 
     async def test_the_record_says_what_a_person_decided(self, harness: EngineHarness) -> None:
         harness.needs(Capability.RECORDS)

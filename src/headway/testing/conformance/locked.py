@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 
 from headway.core.beginning import Beginning, How
-from headway.core.catalogue import TRANSACTIONS
+from headway.core.catalogue import TRANSACTION_CLASSIFIER
 from headway.core.document import LEASE_UNTIL, moment
 from headway.core.lifecycle import Lifecycle
 from headway.core.writes import Update
@@ -124,7 +124,7 @@ class LockedConformance:
         assert [finish.outcome for finish in finishes] == [committed, refused, committed]
         error = finishes[1].error
         assert error is not None
-        assert TRANSACTIONS.classify(error).error_type == "OC000_TRANSACTION_CONFLICT"
+        assert TRANSACTION_CLASSIFIER.classify(error).error_type == "OC000_TRANSACTION_CONFLICT"
         (finish,) = await engine.finisher.finish([units[1]])
         assert finish.outcome is committed
         assert (await stored(engine, "b"))["done"] is True

@@ -82,6 +82,14 @@ class OrderConformance:
             assert (answer.outcome, answer.work, answer.held) == (Outcome.DUPLICATE, None, 1)
         assert (await ours.engine.read(KEY)).state.marker == 1
 
+    async def test_the_last_result_of_an_idle_key_is_a_duplicate_when_it_comes_again(
+        self, harness: SequencesHarness
+    ) -> None:
+        ours = await worker(harness)
+        assert positions(await ours.drained((await ours.offer(1)).work)) == [1]
+        answer = await ours.offer(1)
+        assert (answer.outcome, answer.work) == (Outcome.DUPLICATE, None)
+
     async def test_what_is_held_already_is_held_once(self, harness: SequencesHarness) -> None:
         ours = await standing_before(harness, 3)
         answer = await ours.offer(3, payload=b"again")

@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from datetime import timedelta
 
-from headway.core.sequence_answers import Completed, Completion, Look, Looked, Offer, Offered, Work
+from headway.core.sequence_answers import Completed, Completion, Look, Looked, Offer, Offered, Turn
 from headway.core.sequence_settings import SequenceSettings
 from headway.ports.sequences import SequenceEngine
 from headway.testing.clock import VirtualClock
@@ -54,7 +54,7 @@ class Worker:
         (answer,) = await self.engine.offer([self.made(position, **more)])
         return answer
 
-    async def complete(self, work: Work | None) -> Completed:
+    async def complete(self, work: Turn | None) -> Completed:
         assert work is not None
         (answer,) = await self.engine.complete([Completion(work.key, work.position, work.token)])
         return answer
@@ -63,9 +63,9 @@ class Worker:
         (answer,) = await self.engine.look([Look(key, self.token(), **more)])  # type: ignore[arg-type]
         return answer
 
-    async def drained(self, work: Work | None) -> list[Work]:
+    async def drained(self, work: Turn | None) -> list[Turn]:
         """Do work and all that is handed out after it, and give it in that order."""
-        done: list[Work] = []
+        done: list[Turn] = []
         while work is not None:
             done.append(work)
             answer = await self.complete(work)
@@ -92,11 +92,11 @@ def payload(position: int) -> bytes:
     return b'{"result": %d}' % position
 
 
-def positions(works: Iterable[Work]) -> list[int]:
+def positions(works: Iterable[Turn]) -> list[int]:
     return [work.position for work in works]
 
 
-def gap_of(work: Work | None) -> list[int]:
+def gap_of(work: Turn | None) -> list[int]:
     assert work is not None
     return [] if work.gap is None else list(work.gap.positions())
 

@@ -9,6 +9,7 @@ from headway.testing.conformance.examples import (
     MAILS,
     NOBODYS,
     ORDERS,
+    PATIENCE,
     PLACED,
     QUEUES,
     message,
@@ -175,7 +176,7 @@ class PublishingConformance:
         names = [f"operation-{number}" for number in range(60)]
         await publish(engines[0], *names)
         taken: list[str] = []
-        deadline = harness.clock.now() + 20 * harness.moment
+        deadline = harness.clock.now() + PATIENCE
         while len(taken) < len(names) and harness.clock.now() < deadline:
             answers = await asyncio.gather(
                 *(engine.bus.take([ORDERS.name], 4, harness.moment) for engine in engines)
@@ -195,18 +196,17 @@ class PublishingConformance:
         engine = await opened(harness)
         before = harness.clock.now()
         assert list(await engine.bus.take([ORDERS.name], 1, 3 * harness.moment)) == []
-        waited = harness.clock.now() - before
-        assert 3 * harness.moment <= waited < 8 * harness.moment
+        assert harness.clock.now() - before >= 3 * harness.moment
 
     async def test_who_waits_is_woken_by_what_is_published(self, harness: EngineHarness) -> None:
         engine, other = await opened(harness), await opened(harness)
-        waiting = asyncio.create_task(engine.bus.take([ORDERS.name], 5, 15 * harness.moment))
+        waiting = asyncio.create_task(engine.bus.take([ORDERS.name], 5, 2 * PATIENCE))
         await harness.pass_time(2 * harness.moment)
         assert not waiting.done()
         await publish(other, "a")
         published = harness.clock.now()
         assert operations(await waiting) == ["a"]
-        assert harness.clock.now() - published < 5 * harness.moment
+        assert harness.clock.now() - published < PATIENCE
 
     async def test_who_waits_is_woken_by_what_becomes_due(self, harness: EngineHarness) -> None:
         engine = await opened(harness)
@@ -214,15 +214,15 @@ class PublishingConformance:
         delivery = await take_one(harness, engine)
         due = harness.clock.now() + 3 * harness.moment
         await engine.bus.settle([(delivery, Later(due, delivery.travel))])
-        assert operations(await engine.bus.take([ORDERS.name], 5, 15 * harness.moment)) == ["a"]
-        assert due <= harness.clock.now() < due + 5 * harness.moment
+        assert operations(await engine.bus.take([ORDERS.name], 5, 2 * PATIENCE)) == ["a"]
+        assert due <= harness.clock.now() < due + PATIENCE
 
     async def test_it_is_proven_that_events_reach_who_takes(self, harness: EngineHarness) -> None:
         engine = await opened(harness)
         began = harness.clock.now()
         await nothing_due(harness, engine)
         proven = await engine.bus.proven()
-        while proven is None and harness.clock.now() < began + 20 * harness.moment:
+        while proven is None and harness.clock.now() < began + PATIENCE:
             await nothing_due(harness, engine)
             proven = await engine.bus.proven()
         assert proven is not None

@@ -71,6 +71,30 @@ class TakingsConformance:
         taken = await take(harness, await opened(harness), 2)
         assert sorted(delivery.returns for delivery in taken) == [0, 1]
 
+    async def test_a_worker_is_gone_when_it_died_and_not_before(
+        self, harness: EngineHarness
+    ) -> None:
+        dead, alive, asker = [await opened(harness) for _ in range(3)]
+        for engine in (dead, alive, asker):
+            await nothing_due(harness, engine)  # it takes from now on
+        workers = [engine.bus.worker for engine in (dead, alive, asker)]
+        assert len(set(workers)) == 3
+        asked = [*workers, "of-another-engine", ""]
+        assert list(await asker.bus.gone(asked)) == []
+        await harness.kill(dead)
+        gone: list[str] = []
+        for _ in range(80):
+            gone = list(await asker.bus.gone(asked))
+            if gone:
+                break
+            await harness.pass_time(harness.moment / 4)
+        assert gone == workers[:1]
+
+    async def test_a_worker_owns_what_it_has_taken(self, harness: EngineHarness) -> None:
+        engine = await opened(harness)
+        await publish(engine, "a")
+        assert engine.bus.owns(await take_one(harness, engine))
+
     async def test_the_first_taking_is_remembered(self, harness: EngineHarness) -> None:
         harness.needs(Capability.FIRST_SEEN)
         before = harness.clock.now()
@@ -170,6 +194,19 @@ class TakingsConformance:
         assert harness.clock.now() >= due
         assert (again.returns, again.body) == (1, delivery.body)
         assert again.travel.attempt == delivery.travel.attempt
+
+    async def test_what_is_handed_back_for_later_can_have_something_else_beside_it(
+        self, harness: EngineHarness
+    ) -> None:
+        await came_back(harness)
+        engine = await opened(harness)
+        delivery = await take_one(harness, engine)
+        due = harness.clock.now() + 3 * harness.moment
+        travel = well_travelled(delivery.travel.operation, harness.clock.now())
+        assert list(await engine.bus.settle([(delivery, HandedBack(due, travel))])) == [True]
+        again = await take_one(harness, engine)
+        assert harness.clock.now() >= due
+        assert (again.returns, again.body, again.travel) == (1, delivery.body, travel)
 
     async def test_a_begin_is_kept_when_the_taker_dies(self, harness: EngineHarness) -> None:
         harness.needs(Capability.BEGINS)

@@ -151,6 +151,8 @@ class UnitsConformance:
         assert (await engine.documents.fetch("docs", ["counter"]))["counter"]["n"] == 3
         sent = await take(harness, engine, 3, MAILS.name)
         assert sorted(operations(sent)) == ["out-1", "out-3", "out-4"]
+        recorded = await engine.records.find([key_of(delivery) for delivery in taken])
+        assert set(recorded) == {key_of(taken[number]) for number in (1, 3, 4)}
         refused = [(taken[0], Done()), (taken[2], Done())]
         assert list(await engine.bus.settle(refused)) == [True, True]
 

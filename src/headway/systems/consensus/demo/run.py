@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
-from headway import Letter, connect
-from headway.assembly.retrying import CLOCK
+from headway import connect
+from headway.clock import CLOCK
+from headway.operations import Letter
 from headway.systems.consensus.demo.archives import prepare
 from headway.systems.consensus.demo.by_hand import File
 from headway.systems.consensus.demo.hearing import Heard
@@ -97,6 +98,7 @@ class Played:
             "vectors": (self.vectors, chunks),
             "letters": (sum(each.letters for each in self.status.failed), 1),
             "events that still wait": (sum(self.status.waiting.values()), 0),
+            "events that no service takes": (self.books.places.get("unrouted", 0), 0),
         }
         found += [
             f"{name}: {is_} instead of {to_be}"

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 
 from headway import connect
-from headway.assembly.retrying import CLOCK
+from headway.clock import CLOCK
 from headway.systems.consensus.demo.archives import Prepared
 from headway.systems.consensus.demo.by_hand import File, Lost
 from headway.systems.consensus.demo.faults import away_flag

@@ -1,7 +1,7 @@
 """One worker process of the demonstration: the services of the pipeline, and what may fail."""
 
-from headway import ConfigurationError, Service, WorkerSettings
-from headway.assembly.settings import environment
+from headway import ConfigurationError, Service
+from headway.settings import WorkerSettings, environment
 from headway.systems.consensus.demo.faults import Breakable, Leisurely, away_flag
 from headway.systems.consensus.models.embedder import open_embedder
 from headway.systems.consensus.services.chunking import chunking_service

@@ -4,7 +4,7 @@ from array import array
 from collections.abc import Sequence
 from typing import Protocol, TypeAlias
 
-from headway.core.extras import cure
+from headway.settings import cure
 from headway.systems.consensus.failures import ModelMissingError
 from headway.systems.consensus.settings import ConsensusSettings
 from headway.systems.consensus.text.tokens import PlainTokenizer, Tokenizer

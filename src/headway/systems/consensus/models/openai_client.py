@@ -9,9 +9,8 @@ from typing import Any, TypeVar
 import httpx
 import msgspec
 
-from headway.assembly.retrying import CLOCK
-from headway.core.secrets import hidden, shown_url
-from headway.ports.clock import Clock
+from headway.clock import CLOCK, Clock
+from headway.settings import hidden, shown_url
 from headway.systems.consensus.failures import ModelAnswerError
 
 T = TypeVar("T")

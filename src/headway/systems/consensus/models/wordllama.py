@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from headway import ConfigurationError
-from headway.core.extras import cure
+from headway.settings import cure
 from headway.systems.consensus.failures import ModelMissingError
 from headway.systems.consensus.models.embedder import Vector
 

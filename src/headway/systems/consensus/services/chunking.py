@@ -7,7 +7,8 @@ is processed, has no chunks and is heard of no more.
 import asyncio
 from typing import Any
 
-from headway import Event, Service, Work, create_metrics_collector
+from headway import Event, Service, Work
+from headway.metrics import create_metrics_collector
 from headway.systems.consensus.events import ChunksPrepared, JSONParsed, announce
 from headway.systems.consensus.identity import chunk_id
 from headway.systems.consensus.models.embedder import open_tokenizer

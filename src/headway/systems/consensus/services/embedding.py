@@ -7,7 +7,8 @@ the same vectors in the same place.
 import time
 from typing import Any
 
-from headway import BlockingWork, Event, Service, create_metrics_collector
+from headway import BlockingWork, Event, Service
+from headway.metrics import create_metrics_collector
 from headway.systems.consensus.events import ChunksPrepared, EmbeddingsGenerated, announce
 from headway.systems.consensus.mail.fields import base_subject
 from headway.systems.consensus.models.embedder import Embedder, open_embedder

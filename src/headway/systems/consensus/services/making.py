@@ -1,9 +1,11 @@
 """Every service of the pipeline is made alike: the same waits, lifecycles and verdicts."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 
-from headway import FloodRule, Lifecycle, Service
+from headway import Lifecycle, Service
+from headway.retrying import FloodRule
 from headway.systems.consensus.failures import CLASSIFIER
 from headway.systems.consensus.lifecycles import LIFECYCLES
 from headway.systems.consensus.settings import ConsensusSettings
@@ -22,6 +24,7 @@ def make_service(
     *,
     failed_queue: str,
     flood: FloodRule | None = None,
+    announces: Sequence[str] = (),
 ) -> Service:
     """Make a service without handlers."""
     return Service(
@@ -33,6 +36,7 @@ def make_service(
         outage=settings.outage(),
         flood=flood or FloodRule(),
         lifecycles=[_scaled(each, settings) for each in LIFECYCLES],
+        announces=announces,
     )
 
 

@@ -27,7 +27,12 @@ Document = dict[str, Any]
 
 def reporting_service(settings: ConsensusSettings) -> Service:
     """Make the service."""
-    service = make_service("reporting", settings, failed_queue="report.delivery.failed")
+    service = make_service(
+        "reporting",
+        settings,
+        failed_queue="report.delivery.failed",
+        announces=["ReportPublished"],
+    )
     catalogue = Catalogue(settings.reports)
 
     @service.on(

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator
 
 _APOSTROPHE = "\N{RIGHT SINGLE QUOTATION MARK}"
 _WORD = re.compile(rf"[^\W_]+(?:['{_APOSTROPHE}][^\W_]+)?")
+_UNBROKEN = re.compile(r"[^\W_]+")
 _WITHOUT_GAPS = re.compile(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]")
 _LONGEST = 64
 _SHORTEST_STEM = 3
@@ -51,7 +52,8 @@ def places(text: str, wanted: Collection[str]) -> list[tuple[int, int]]:
 def _words(text: str) -> Iterator[tuple[int, int, list[str]]]:
     for word in _WORD.finditer(text):
         if _WITHOUT_GAPS.search(word[0]):
-            yield from _pairs(word[0], word.start())
+            for run in _UNBROKEN.finditer(word[0]):
+                yield from _pairs(run[0], word.start() + run.start())
         else:
             stem = _stem(_plain(word[0])[:_LONGEST])
             yield word.start(), word.end(), [stem] if stem else []

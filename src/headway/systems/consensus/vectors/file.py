@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from headway.core.extras import cure
+from headway.settings import cure
 from headway.systems.consensus.failures import ModelMissingError, VectorsMismatchError
 from headway.systems.consensus.models.embedder import Vector
 from headway.systems.consensus.vectors.lexical import Scored, number, packed, word_weights

@@ -15,7 +15,7 @@ from qdrant_client import QdrantClient, models
 from qdrant_client.common.client_exceptions import ResourceExhaustedResponse
 from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedResponse
 
-from headway.core.secrets import hidden, shown_url
+from headway.settings import hidden, shown_url
 from headway.systems.consensus.models.embedder import Vector
 from headway.systems.consensus.vectors.lexical import number, word_weights
 from headway.systems.consensus.vectors.store import Found, Passage, Point, refuse_another

@@ -8,8 +8,7 @@ from typing import Protocol
 import msgspec
 
 from headway import ConfigurationError
-from headway.core.extras import cure
-from headway.core.secrets import shown_url
+from headway.settings import cure, shown_url
 from headway.systems.consensus.failures import ModelMissingError, VectorsMismatchError
 from headway.systems.consensus.models.embedder import Vector
 from headway.systems.consensus.settings import ConsensusSettings
@@ -117,7 +116,7 @@ def _checked(store: _Checkable) -> VectorStore:
     except VectorsMismatchError as error:
         store.close()
         raise ConfigurationError(str(error)) from None
-    except Exception as error:  # noqa: BLE001 (whatever a driver raises when nobody answers)
+    except Exception as error:  # noqa: BLE001 (whatever a driver raises when the engine is unavailable)
         _LOG.warning("It is not known yet which model the stored vectors are of: %s", error)
     return store
 

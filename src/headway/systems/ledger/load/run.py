@@ -9,7 +9,6 @@ from typing import Any
 import httpx
 from prometheus_client.parser import text_string_to_metric_families
 
-from headway import ConfigurationError
 from headway.systems.ledger.load.plan import LoadPlan
 from headway.systems.ledger.load.proof import faults
 from headway.systems.ledger.load.sending import Delivery, Senders
@@ -74,7 +73,7 @@ async def run_load(
         try:
             await http.get("/health")
         except httpx.TransportError as error:
-            raise ConfigurationError(
+            raise ConnectionError(
                 f"no ledger answers at {url}: start one with 'headway ledger serve', "
                 "or name its address with --url"
             ) from error

@@ -11,10 +11,7 @@ from http import HTTPStatus
 import httpx
 import msgspec
 
-from headway.adapters.system.chance import SystemChance
-from headway.adapters.system.clock import SystemClock
-from headway.ports.chance import Chance
-from headway.ports.clock import Clock
+from headway.clock import Chance, Clock, SystemChance, SystemClock
 from headway.systems.ledger.events import Event
 
 _MOST_SENDS = 30

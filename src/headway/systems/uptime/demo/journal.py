@@ -3,7 +3,7 @@
 from collections import Counter
 from dataclasses import dataclass, field
 
-from headway.core.sequence_facts import (
+from headway.facts import (
     GapGivenUp,
     KeyCleared,
     ResultHeld,
@@ -11,7 +11,7 @@ from headway.core.sequence_facts import (
     SequenceFact,
     StaleDropped,
 )
-from headway.core.sequence_state import Why
+from headway.order import Why
 
 
 @dataclass(frozen=True, slots=True)

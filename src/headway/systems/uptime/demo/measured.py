@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from headway.core.sequence_state import Why
+from headway.order import Why
 from headway.systems.uptime.demo.journal import Entry, Journal
 
 Position = tuple[str, int]

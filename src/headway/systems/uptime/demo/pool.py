@@ -9,7 +9,7 @@ import heapq
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from headway.ports.chance import Chance
+from headway.clock import Chance
 from headway.systems.uptime.demo.scenario import Arrival, Scenario
 
 _AHEAD = 2

@@ -13,8 +13,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from urllib.parse import quote
 
-from headway.assembly.retrying import CLOCK
-from headway.assembly.sequencing import open_sequences
+from headway.clock import CLOCK
+from headway.engines import open_sequences
 from headway.systems.uptime.demo.journal import Journal, JournalWatcher
 from headway.systems.uptime.demo.measured import Measured, measure
 from headway.systems.uptime.demo.pool import Batch, Progress, batches
@@ -27,8 +27,8 @@ from headway.systems.uptime.processor import ResultProcessor
 from headway.systems.uptime.results import CheckResult, CheckStatus, encode
 from headway.systems.uptime.rollout import Features, everybody
 from headway.systems.uptime.sqlite_store import SqliteStore
+from headway.testing import VirtualClock
 from headway.testing.chance import Seeded
-from headway.testing.clock import VirtualClock
 
 BEGIN = datetime(2026, 1, 5, 4, 0, tzinfo=UTC)
 PLAIN, ORDERED = "plain", "in order"

@@ -6,7 +6,7 @@ All times are seconds since the beginning, and virtual: nobody waits for them.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from headway.ports.chance import Chance
+from headway.clock import Chance
 
 _SOONEST, _LATEST = 0.3, 3.0
 """How long a result is on its way from the checker into the topic."""

@@ -46,7 +46,7 @@ class Result(msgspec.Struct, frozen=True, gc=False):
         )
 
 
-class Fate(StrEnum):
+class Disposition(StrEnum):
     """What became of a result. But for LEFT, the source need not keep it any longer."""
 
     APPLIED = "applied"

@@ -1,0 +1,8 @@
+"""Log lines of Headway in the format of your log: JSON for machines, short lines for a terminal."""
+
+from headway.adapters.logs.formats import JsonFormatter, TerminalFormatter
+from headway.adapters.logs.observer import LogObserver
+from headway.adapters.logs.sequences import SequenceLog
+from headway.adapters.logs.writing import write_lines
+
+__all__ = ["JsonFormatter", "LogObserver", "SequenceLog", "TerminalFormatter", "write_lines"]

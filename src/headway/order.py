@@ -1,0 +1,20 @@
+"""Results in their order: the resequencer, its settings and its answers."""
+
+from headway.core.sequence_answers import Turn
+from headway.core.sequence_fates import Disposition, Result
+from headway.core.sequence_settings import OnGap, OnLate, SequenceSettings
+from headway.core.sequence_state import Gap, Why
+from headway.ports.resequencing import LookScheduler, SequenceWatcher
+
+__all__ = [
+    "Disposition",
+    "Gap",
+    "LookScheduler",
+    "OnGap",
+    "OnLate",
+    "Result",
+    "SequenceSettings",
+    "SequenceWatcher",
+    "Turn",
+    "Why",
+]
