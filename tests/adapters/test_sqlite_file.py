@@ -5,6 +5,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
@@ -82,6 +83,20 @@ async def test_a_file_of_a_newer_version_is_refused(tmp_path: Path) -> None:
     message = await refusal(path)
     assert "99" in message
     assert "upgrade Headway" in message
+
+
+def test_a_connection_that_another_thread_closes_does_not_look_like_a_lost_log(
+    tmp_path: Path,
+) -> None:
+    location = Location(path=tmp_path / "headway.db")
+
+    def open_and_close() -> None:
+        for _ in range(200):
+            connect(location).close()
+
+    with ThreadPoolExecutor(2) as threads:
+        for done in [threads.submit(open_and_close) for _ in range(2)]:
+            done.result()
 
 
 async def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:

@@ -52,6 +52,8 @@ class _Known:
     """It was there: from now on it is not made anew."""
     open: "set[Connection]" = field(default_factory=set)
     """While one is open, the log belongs to it; when all are closed, SQLite removes it."""
+    closing: threading.Lock = field(default_factory=threading.Lock)
+    """Held to close a connection, so that no other thread misses a log that SQLite removed."""
     log_checked: float = 0.0
     lost: str = ""
     """What became of it: from now on no connection is opened or used."""
@@ -70,8 +72,11 @@ class Connection(sqlite3.Connection):
         self.create_function(IS_UTF8, 1, _is_utf8, deterministic=True)
 
     def close(self) -> None:
-        super().close()
-        if self.known is not None:
+        if self.known is None:
+            super().close()
+            return
+        with self.known.closing:
+            super().close()
             self.known.open.discard(self)
 
 
@@ -193,8 +198,9 @@ def connect(location: Location, *, synchronous: str | None = None) -> Connection
         raise location.loss(known.lost)
     if known.opened and not path.exists():
         raise location.removed()
-    for other in tuple(known.open):
-        location.check(other, at_once=True)  # a new log must not be made in the place of theirs
+    with known.closing:
+        for other in tuple(known.open):
+            location.check(other, at_once=True)  # a new log must not take the place of theirs
     location.refuse_stale_log()
     if not path.parent.is_dir():
         raise location.refusal(
