@@ -20,6 +20,7 @@ import tenacity
 
 import headway
 from benchmarks.measure import Table, interleave, per_call
+from headway.retrying import Stepped
 
 CALLS = 20_000
 RETRIED_CALLS = 2_000
@@ -220,8 +221,8 @@ def _ahead_of_peers(table: Table) -> None:
             table.goal(f"headway to {peer}", table.ratio("headway", peer), 1.0)
 
 
-def _no_wait() -> headway.Stepped:
-    return headway.Stepped(steps=(timedelta(),))
+def _no_wait() -> Stepped:
+    return Stepped(steps=(timedelta(),))
 
 
 async def _no_sleep(_seconds: float, result: Any = None) -> Any:

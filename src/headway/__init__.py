@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from headway.runtime.service import Service
     from headway.runtime.work import Work
 
+    __version__: str
+
 __all__ = [
     "AlreadyStoredError",
     "BlockingWork",
@@ -88,15 +90,17 @@ _HOME = {
 }
 
 
-def __getattr__(name: str) -> Any:
-    """Load a public name when it is first asked for, so that importing headway costs nothing."""
-    if name == "__version__":
-        return import_module("importlib.metadata").version("headway")
-    if name not in _HOME:
-        raise AttributeError(f"module 'headway' has no attribute {name!r}")
-    value = getattr(import_module(f"headway.{_HOME[name]}"), name)
-    globals()[name] = value
-    return value
+if not TYPE_CHECKING:  # a checker that read this would accept any name
+
+    def __getattr__(name: str) -> Any:
+        """Load a public name on first use, so that importing headway costs nothing."""
+        if name == "__version__":
+            return import_module("importlib.metadata").version("headway")
+        if name not in _HOME:
+            raise AttributeError(f"module 'headway' has no attribute {name!r}")
+        value = getattr(import_module(f"headway.{_HOME[name]}"), name)
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:
