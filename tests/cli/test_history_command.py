@@ -17,10 +17,10 @@ import pytest
 from headway import Service, connect
 from headway.adapters.rabbitmq.topology import HISTORY
 from headway.testing.conformance.examples import ORDERS, QUEUES, letters_for
-from tests.adapters.rabbitmq_by_hand import channel_to, put
-from tests.adapters.rabbitmq_engine import RabbitEngineHarness
 from tests.cli.offices import Office
 from tests.cli.shops import ShopFile
+from tests.engines.rabbitmq.by_hand import channel_to, put
+from tests.engines.rabbitmq.engine import RabbitEngineHarness
 
 COMMAND = (sys.executable, "-m", "headway.apps.cli")
 

@@ -15,9 +15,9 @@ import yaml
 from headway.testing.proxy import Proxy
 from headway.testing.servers import Prometheus, RabbitMQ, wait_until
 from headway.testing.servers.loopback import HOST, free_port, http_request
+from tests.chaos.broker import BrokerSite
+from tests.chaos.running import Site
 from tests.deploy.expressions import EVENTS, FAILED, RULES, targets
-from tests.proof.broker import BrokerSite
-from tests.proof.running import Site
 
 pytestmark = [pytest.mark.server("prometheus"), pytest.mark.timeout(240)]
 

@@ -20,9 +20,9 @@ from headway.core.gateway_url import GatewayUrl
 from headway.testing.ports import SweepFigures, instant
 from headway.testing.servers import Alertmanager, Prometheus, Pushgateway, wait_until
 from headway.testing.servers.loopback import HOST, free_port, http_request
+from tests.chaos.running import HEADWAY, Site
 from tests.deploy.expressions import RETRIES, RULES, targets
 from tests.deploy.test_alerts_for_real import Watch
-from tests.proof.running import HEADWAY, Site
 
 pytestmark = [
     pytest.mark.server("prometheus"),

@@ -1,0 +1,188 @@
+"""Every run of a handler gets its event as it was published, whatever earlier runs did to it."""
+
+import asyncio
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from headway import BlockingWork, Event, Lifecycle, Service, Work
+from headway.adapters.sqlite.engine import sqlite_engine
+from headway.clock import SystemChance, SystemClock
+from headway.facts import DeadLettered
+from headway.runtime.publisher import Publisher
+from headway.runtime.worker import Worker
+from headway.testing.facts import Recorder
+from headway.testing.trial import Trial
+from tests.behaviour.scenes import assert_all_is_accounted_for
+
+
+class Order(msgspec.Struct):
+    """The data of an event, in a type that can be changed."""
+
+    order: str
+    items: list[str]
+
+
+class Shop:
+    """A handler that empties its event and loses its condition at commit a number of times."""
+
+    def __init__(self, lost: int, **settings: Any) -> None:
+        self.lost = lost
+        self.seen: list[Any] = []
+        self.service = Service("orders", lifecycles=[Lifecycle("orders", max_attempts=2)])
+        self.settings = {
+            "failed": "OrderFailed",
+            "dedup": "order",
+            "documents": ("orders", "order"),
+            **settings,
+        }
+
+    def coroutine(self) -> Service:
+        async def take(event: Event, work: Work) -> None:
+            self._take(event, work)
+
+        self.service.on("OrderPlaced", **self.settings)(take)
+        return self.service
+
+    def function(self) -> Service:
+        def take(event: Event, work: BlockingWork) -> None:
+            self._take(event, work)
+
+        self.service.on("OrderPlaced", **self.settings)(take)
+        return self.service
+
+    def _take(self, event: Event, work: Work | BlockingWork) -> None:
+        data = event.data
+        self.seen.append(msgspec.to_builtins(data))
+        if isinstance(data, Order):
+            data.items.pop()
+            data.order = "changed"
+        else:
+            data.pop("order")
+            data["items"].clear()
+        if len(self.seen) <= self.lost:
+            work.documents("stock").update("s", {"left": 0}, expect={"left": "never"})
+
+
+ORDER = {"order": "a", "items": ["pie"]}
+
+
+@pytest.mark.parametrize("kind", ["coroutine", "function"])
+@pytest.mark.parametrize("data", [None, Order], ids=["dict", "struct"])
+async def test_a_rerun_after_a_lost_commit_gets_the_event_as_it_was_published(
+    kind: str, data: type | None
+) -> None:
+    shop = Shop(2, data=data)
+    trial = Trial(getattr(shop, kind)())
+    await trial.put("orders", {"_id": "a", "status": "pending"})
+    await trial.put("stock", {"_id": "s", "left": 1})
+    await trial.publish("OrderPlaced", ORDER)
+    await trial.run()
+    assert await trial.letters("orders.failed") == []
+    assert shop.seen == [ORDER] * 3
+    (order,) = await trial.documents("orders")
+    assert (order["status"], order["attemptCount"]) == ("processed", 1)
+    await assert_all_is_accounted_for(trial)
+
+
+async def test_on_sqlite_too(tmp_path: Path) -> None:
+    shop, clock, chance = Shop(2, documents=None), SystemClock(), SystemChance()
+    service = shop.coroutine()
+
+    @service.on("StockCounted")
+    async def count(event: Event, work: Work) -> None:
+        work.documents("stock").insert_new({"_id": "s", "left": 1})
+
+    engine = sqlite_engine(tmp_path / "shop.db", clock, chance)
+    await engine.open(service.queues())
+    publisher = Publisher(engine.bus, clock, chance)
+    await publisher.publish("StockCounted")
+    await publisher.publish("OrderPlaced", ORDER)
+    facts = Recorder()
+    worker = Worker(
+        [service],
+        sqlite_engine(tmp_path / "shop.db", clock, chance),
+        clock=clock,
+        chance=chance,
+        observer=facts,
+    )
+    running = asyncio.create_task(worker.run())
+    while (await engine.places.depths()).waiting:
+        await clock.wait(timedelta(milliseconds=20))
+    worker.stop()
+    await running
+    await engine.close()
+    assert facts.of(DeadLettered) == []
+    assert shop.seen == [ORDER] * len(shop.seen)
+    assert len(shop.seen) > 2
+
+
+def _all(event: Event, facts: dict[str, Any]) -> dict[str, Any]:
+    return {"order_was": event.data["order"], "items_were": event.data["items"], **facts}
+
+
+@pytest.mark.parametrize("kind", ["coroutine", "function"])
+async def test_the_failed_event_and_the_letter_tell_of_the_event_as_it_was_published(
+    kind: str,
+) -> None:
+    told: list[Any] = []
+    shop = Shop(100, failed_data=_all)
+    watching = Service("watching")
+
+    @watching.on("OrderFailed")
+    async def watch(event: Event, work: Work) -> None:
+        told.append(event.data)
+
+    trial = Trial(getattr(shop, kind)(), watching)
+    await trial.put("orders", {"_id": "a", "status": "pending"})
+    await trial.put("stock", {"_id": "s", "left": 1})
+    await trial.publish("OrderPlaced", ORDER)
+    await trial.run()
+    (letter,) = await trial.letters("orders.failed")
+    assert letter.error_type == "ConditionLostError"
+    assert (letter.collection, list(letter.document_ids)) == ("orders", ["a"])
+    assert letter.original_event["data"] == ORDER
+    (facts,) = told
+    assert (facts["order_was"], facts["items_were"], facts["order"]) == ("a", ["pie"], "a")
+    assert shop.seen == [ORDER] * len(shop.seen)
+    (order,) = await trial.documents("orders")
+    assert order["status"] == "failed"
+
+
+class Unsteady(msgspec.Struct):
+    """A type that reads its data once, and refuses the same data the second time."""
+
+    order: str
+
+    def __post_init__(self) -> None:
+        _READ.append(self.order)
+        if len(_READ) > 1:
+            raise ValueError("read before")
+
+
+_READ: list[str] = []
+
+
+async def test_a_type_that_refuses_the_same_data_later_ends_the_event_and_nothing_else() -> None:
+    _READ.clear()
+    service, done = Service("orders"), list[str]()
+
+    @service.on("OrderPlaced", data=Unsteady, failed="OrderFailed", dedup="order")
+    async def take(event: Event, work: Work) -> None:
+        work.documents("stock").update("s", {"left": 0}, expect={"left": "never"})
+
+    @service.on("OrderPaid")
+    async def paid(event: Event, work: Work) -> None:
+        done.append(event.event_id)
+
+    trial = Trial(service)
+    await trial.put("stock", {"_id": "s", "left": 1})
+    await trial.publish("OrderPlaced", {"order": "a"})
+    await trial.publish("OrderPaid", event_id="p")
+    await trial.run()
+    (letter,) = await trial.letters("orders.failed")
+    assert "read before" in letter.last_error
+    assert done == ["p"]

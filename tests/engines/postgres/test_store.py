@@ -1,0 +1,519 @@
+"""PostgreSQL as a store: what comes back is what went in, and a server that will not do says so."""
+
+import asyncio
+import itertools
+import random
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import asyncpg
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headway import ConfigurationError, Lifecycle
+from headway.adapters.postgres.refusals import Place
+from headway.adapters.postgres.schema import VERSION, make_sure
+from headway.adapters.postgres.store import PostgresStore, postgres_store
+from headway.adapters.postgres.values import jsonb, kept, kept_key, unkept
+from headway.errors import UnstorableError
+from headway.retrying import DEFAULT_CLASSIFIER, Verdict
+from headway.testing.clock import VirtualClock
+from headway.testing.conformance.examples import (
+    MAILS,
+    ORDERS,
+    failing,
+    kinds,
+    message,
+    opened,
+    sent_again,
+    take,
+    unit,
+    wrote,
+)
+from headway.testing.ports import (
+    Add,
+    Beginning,
+    Ended,
+    Increment,
+    InsertNew,
+    Outcome,
+    SweepRule,
+    Travel,
+    Update,
+    instant,
+    moment,
+)
+from headway.testing.servers import PostgreSQL
+from tests.engines.pairs.postgres_harness import PostgresHarness, connected, emptied, made_ready
+
+pytestmark = pytest.mark.server("postgresql")
+
+NUMBERS = (
+    2**63, 2**64, -(2**70), 10**300, 1e308, -1e16, 1.5e300, 123456789012345680.0, 0.1, -0.0, 5e-324,
+    1e-7, 1.0, 100.0, 0, True,
+)  # fmt: skip
+TEXTS = ("1e5", "5e3 \\u0000 \\", '"9e9"', "\x01\x1f", "käse ✓ 😀", "\\", "", "null")
+
+
+@pytest.fixture(scope="module")
+def database(postgres_server: PostgreSQL) -> str:
+    url = postgres_server.create_database()
+    asyncio.run(made_ready(url))
+    return url
+
+
+@pytest.fixture
+async def harness(database: str) -> AsyncIterator[PostgresHarness]:
+    await emptied(database)
+    harness = PostgresHarness(database)
+    yield harness
+    await harness.close()
+
+
+# Values
+
+
+async def test_numbers_and_texts_come_back_as_they_went_in(harness: PostgresHarness) -> None:
+    engine = await opened(harness)
+    document = {
+        "_id": "1",
+        **{f"number {n}": value for n, value in enumerate(NUMBERS)},
+        **{f"text {value}": [value, {value: 1e20}] for value in TEXTS},
+    }
+    await wrote(harness, engine, InsertNew("docs", document))
+    found = (await engine.documents.fetch("docs", ["1"]))["1"]
+    assert found == document
+    for n, value in enumerate(NUMBERS):
+        assert type(found[f"number {n}"]) is type(value)
+
+
+async def test_a_change_leaves_the_digits_of_others_alone(harness: PostgresHarness) -> None:
+    engine = await opened(harness)
+    await wrote(harness, engine, InsertNew("docs", {"_id": "1"}))
+    exact = "0.12345678901234567890123456789"
+    async with connected(harness.url) as connection:
+        body = f'{{"exact": {exact}, "huge": 1{"0" * 5000}, "n": 1}}'
+        await connection.execute(
+            "insert into headway_documents values ('docs', '2', $1::text::jsonb)", body
+        )
+        await wrote(harness, engine, Increment("docs", "2", "n"), Update("docs", "2", {"x": 1}))
+        beginning = Beginning(
+            lifecycle=Lifecycle("docs"), ids=("2",), operation="a", now=harness.clock.now()
+        )
+        await engine.documents.begin([beginning])
+        left = await connection.fetchrow(
+            "select body ->> 'exact', length(body ->> 'huge'), body ->> 'n' from headway_documents "
+            "where id = '2'"
+        )
+    assert tuple(left) == (exact, 5001, "2")
+    assert (await engine.documents.fetch("docs", ["2"]))["2"]["_id"] == "2"
+
+
+CLOSED = """
+create function closed() returns trigger language plpgsql as $$
+begin raise exception 'closed for the year'; end $$;
+create trigger closed before update on headway_documents
+for each row when (old.id = 'b') execute function closed()
+"""
+
+
+async def test_what_a_trigger_refuses_is_refused_alone_and_for_good(
+    harness: PostgresHarness,
+) -> None:
+    engine = await opened(harness)
+    await wrote(harness, engine, *(InsertNew("docs", {"_id": one}) for one in "abc"))
+    await engine.bus.publish([message(name) for name in "abc"])
+    now = harness.clock.now()
+    units = [
+        unit(each, now, writes=(Update("docs", each.travel.operation, {"n": 1}),))
+        for each in await take(harness, engine, 3)
+    ]
+    beginnings = [
+        Beginning(lifecycle=Lifecycle("docs"), ids=(one,), operation=one, now=now) for one in "ab"
+    ]
+    async with connected(harness.url) as connection:
+        await connection.execute(CLOSED)
+        try:
+            with pytest.raises(UnstorableError, match=r"docs cannot .* closed for the year") as no:
+                await engine.documents.begin(beginnings)
+            finishes = await engine.finisher.finish(units)
+        finally:
+            await connection.execute("drop function closed() cascade")
+    assert DEFAULT_CLASSIFIER.classify(no.value).verdict is Verdict.PERMANENT
+    assert kinds(finishes) == [Outcome.COMMITTED, Outcome.REFUSED, Outcome.COMMITTED]
+    assert "closed for the year" in str(finishes[1].error)
+
+
+def test_a_character_that_postgresql_does_not_keep_is_named_by_its_field() -> None:
+    with pytest.raises(UnstorableError) as caught:
+        jsonb({"a": [1, {"b": "x\0", "c\0": 1}]}, "docs/1")
+    assert caught.value.field == "a[1].b"
+    assert "docs/1 cannot be stored: the field 'a[1].b' holds the character U+0000" in str(
+        caught.value
+    )
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        InsertNew("docs", {"_id": "x", "text": "a\0b"}),
+        InsertNew("docs", {"_id": "x", "a\0b": 1}),
+        InsertNew("docs", {"_id": "a\0b"}),
+        Increment("docs", "a\0b", "n"),
+        Increment("docs", "counter", "a\0b"),
+        Add("docs", {"_id": "é" * 1_100}),
+    ],
+)
+async def test_what_postgresql_does_not_keep_is_refused_alone(
+    harness: PostgresHarness, write: Any
+) -> None:
+    engine = await opened(harness)
+    await engine.bus.publish([message(name) for name in "abc"])
+    count = Increment("docs", "counter", "n")
+    units = [
+        unit(delivery, harness.clock.now(), writes=(count, write) if n == 1 else (count,))
+        for n, delivery in enumerate(await take(harness, engine, 3))
+    ]
+    finishes = await engine.finisher.finish(units)
+    assert kinds(finishes) == [Outcome.COMMITTED, Outcome.REFUSED, Outcome.COMMITTED]
+    error = finishes[1].error
+    assert isinstance(error, ValueError)
+    assert DEFAULT_CLASSIFIER.classify(error).verdict is Verdict.PERMANENT
+    assert "PostgreSQL" in str(error)
+    found = await engine.documents.find("docs", {}, 10)
+    assert [(each["_id"], each["n"]) for each in found] == [("counter", 2)]
+    assert not await engine.documents.fetch("docs", ["a\0b"])
+    assert not await engine.documents.find("docs", {"n": "a\0b"}, 10)
+
+
+async def test_a_record_is_kept_whatever_its_names_hold(harness: PostgresHarness) -> None:
+    engine = await opened(harness)
+    names = ["a\0b", "a\x01b", "a\x010b", "x" * 5_000, "x" * 4_999 + "y"]
+    await engine.bus.publish([message(name) for name in names])
+    taken = await take(harness, engine, len(names))
+    units = [
+        unit(each, harness.clock.now(), key=f"key {each.travel.operation}", letter=None)
+        for each in taken
+    ]
+    assert kinds(await engine.finisher.finish(units)) == [Outcome.COMMITTED] * len(names)
+    assert kinds(await engine.finisher.finish(units)) == [Outcome.DUPLICATE] * len(names)
+    keys = [f"key {name}" for name in names]
+    found = await engine.records.find(keys)
+    assert {key: record.operation for key, record in found.items()} == dict(
+        zip(keys, names, strict=True)
+    )
+    assert all(record.key == key for key, record in found.items())
+    assert set(await engine.places.where(names)) == set(names)
+    again = [Travel(operation=name, generation="again") for name in names]
+    await engine.bus.publish([message("", travel=travel) for travel in again])
+    units = [
+        unit(each, harness.clock.now(), key=f"again {each.travel.operation}")
+        for each in await take(harness, engine, len(names))
+    ]
+    assert kinds(await engine.finisher.finish(units)) == [Outcome.COMMITTED] * len(names)
+    assert (await engine.places.balance()).done == len(names)
+
+
+@pytest.mark.parametrize("together", [True, False])
+async def test_what_was_sent_again_corrects_the_record_of_its_failure_when_it_ends(
+    harness: PostgresHarness, *, together: bool
+) -> None:
+    engine = await opened(harness)
+    now = harness.clock.now()
+    await engine.bus.publish([message(name) for name in "abc"])
+    failures = [failing(each, now) for each in await take(harness, engine, 3)]
+    await engine.finisher.finish(failures)
+    for failure, queue in zip(failures, (ORDERS.name, MAILS.name, ORDERS.name), strict=True):
+        assert failure.letter is not None  # as by somebody who died before it was taken down
+        again = msgspec.structs.replace(sent_again(failure.letter), queue=queue)
+        await engine.bus.publish([again])
+    taken = [*await take(harness, engine, 2), *await take(harness, engine, 1, MAILS.name)]
+    lost = Update("docs", "nobody", {"n": 1})
+    units = [
+        unit(each, now, writes=(lost,) if each.travel.operation == "c" else ()) for each in taken
+    ]
+    for some in (units,) if together else ([each] for each in units):
+        await engine.finisher.finish(some)
+    found = await engine.records.find([str(each.record.key) for each in failures if each.record])
+    assert {record.operation: record.ended for record in found.values()} == {
+        "a": Ended.REQUEUED, "b": Ended.MOVED, "c": Ended.FAILED
+    }  # fmt: skip
+
+
+@given(st.text(alphabet="\0\x01ab01"))
+def test_a_kept_text_is_given_back(text: str) -> None:
+    assert unkept(kept(text)) == text
+    assert "\0" not in kept(text)
+
+
+def test_a_key_is_cut_only_where_it_must_be() -> None:
+    assert kept_key("käse" * 200) == "käse" * 200
+    assert kept_key("x" * 1_000) == "x" * 1_000
+    assert len(kept_key("é" * 5_000).encode()) < 1_000
+    assert kept_key(kept_key("x" * 5_000)) == kept_key("x" * 5_000)
+
+
+def test_only_large_numbers_are_written_out() -> None:
+    assert jsonb({"a": 1e21, "b": "1e21", "c": 1e-9}, "x") == (
+        '{"a":1000000000000000000000.0,"b":"1e21","c":1e-9}'
+    )
+
+
+# Times
+
+YEARS = ("0000", "0001", "0002", "1999", "2000", "2023", "2024", "9998", "9999", "20")
+DAYS = ("01-01", "02-28", "02-29", "02-30", "04-31", "12-31", "13-01", "00-10", "06-00", "1-1")
+BETWEEN = ("T", " ", "t", "  ", "x")
+HOURS = ("00:00", "09:05", "23:59", "24:00", "12:60", "12", "1:2")
+SECONDS = ("", ":00", ":59", ":60", ":5", ":30.1", ":30.123456", ":30.1234567", ":30,5", ":30.")
+ZONES = ("", "Z", "z", "+00:00", "-05:30", "+0930", "+14", "+23:59", "-24:00", "+5", "+05:30:15")
+ODD = (
+    "now",
+    "",
+    "2020-01-01",
+    "20200101T000000Z",
+    "2020-W01-1",
+    "\u0662\u0660\u0662\u0660-\u0660\u0661-\u0660\u0661",
+    "1",
+    "\n",
+    "-",
+)
+
+
+async def test_times_are_read_as_everywhere_or_not_at_all(harness: PostgresHarness) -> None:
+    await harness.store().open()
+    every = itertools.product(YEARS, DAYS, BETWEEN, HOURS, SECONDS, ZONES)
+    made_up = [f"{y}-{d}{b}{h}{s}{z}" for y, d, b, h, s, z in itertools.islice(every, 0, None, 11)]
+    draw = random.Random(1)
+    seconds = [draw.uniform(-6e10, 2.5e11) for _ in range(500)]
+    usual = [instant(datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=s)) for s in seconds]
+    usual += [text.removesuffix("Z") for text in usual]
+    async with connected(harness.url) as connection:
+        await connection.execute("set timezone = 'Asia/Kolkata'; set datestyle = 'German, DMY'")
+        rows = await connection.fetch(
+            "select text, headway_instant(text) from unnest($1::text[]) as t (text)",
+            [*ODD, *made_up, *usual],
+        )
+    found = dict(rows)
+    for text, at in found.items():
+        assert at is None or at == moment(text), text
+    assert all(found[text] is not None for text in usual)
+    assert sum(found[text] is not None for text in made_up) > 300
+
+
+# Opening
+
+
+async def test_many_may_open_an_empty_database_at_once(postgres_database: str) -> None:
+    stores = [postgres_store(postgres_database, VirtualClock()) for _ in range(8)]
+    await asyncio.gather(*(store.open() for store in stores))
+    await asyncio.gather(*(store.open() for store in stores))
+    assert [await store.ends.count() for store in stores] == [(0, 0)] * 8
+    for store in stores:
+        await store.close()
+        await store.close()
+
+
+async def refused(url: str) -> str:
+    store = postgres_store(url, VirtualClock())
+    with pytest.raises(ConfigurationError) as refusal:
+        await store.open()
+    with pytest.raises(ConfigurationError):
+        await store.documents.fetch("docs", ["1"])
+    await store.close()
+    assert str(refusal.value).startswith("HEADWAY_STORE='postgresql://")
+    assert "s3cret" not in str(refusal.value)
+    return str(refusal.value)
+
+
+async def test_a_server_that_will_not_do_says_why(
+    postgres_server: PostgreSQL, postgres_database: str
+) -> None:
+    hba = postgres_server.folder.path / "data" / "pg_hba.conf"
+    if "locked" not in hba.read_text():
+        hba.write_text(f"host all locked 127.0.0.1/32 scram-sha-256\n{hba.read_text()}")
+    async with connected(postgres_database) as connection:
+        await connection.execute("select pg_reload_conf()")
+        for role in ("locked", "poor"):
+            await connection.execute(f"drop role if exists {role}")
+            await connection.execute(f"create role {role} login password 'right'")
+        await connection.execute("revoke create on schema public from public")
+    server = f"127.0.0.1:{postgres_server.port}"
+    database = postgres_database.rpartition("/")[2]
+    said = await refused(f"postgresql://locked:s3cret@{server}/{database}")
+    assert "password authentication failed" in said
+    assert "correct user and password in the URL" in said
+    said = await refused(f"postgresql://postgres:s3cret@{server}/nowhere")
+    assert "names a database that is not there" in said
+    assert "createdb" in said
+    said = await refused(f"postgresql://poor:s3cret@{server}/{database}")
+    assert "does not let this user make or use the tables" in said
+    assert "grant it CREATE" in said
+    said = await refused(f"postgresql://postgres:s3cret@{server}/{database}?sslmode=nonsense")
+    assert "is not accepted" in said
+    said = await refused(f"postgresql://postgres:s3cret@{server}/{database}?conect_timeout=5")
+    assert "has an option that the server refuses" in said
+    assert "conect_timeout" in said
+    with pytest.raises(ConfigurationError, match="'statement_cache_size=7' is no option"):
+        postgres_store(f"postgresql://{server}/{database}?statement_cache_size=7", VirtualClock())
+
+
+async def test_a_user_without_the_right_to_make_tables_uses_those_that_are_there(
+    postgres_server: PostgreSQL, postgres_database: str
+) -> None:
+    first = postgres_store(postgres_database, VirtualClock())
+    await first.open()
+    await first.close()
+    async with connected(postgres_database) as connection:
+        await connection.execute("drop role if exists reader; create role reader login")
+        await connection.execute(
+            "grant select, insert, update, delete on all tables in schema public to reader"
+        )
+    name = postgres_database.rpartition("/")[2]
+    store = postgres_store(
+        f"postgresql://reader@127.0.0.1:{postgres_server.port}/{name}", VirtualClock()
+    )
+    await store.open()
+    assert dict(await store.sweeping.totals.add("a", {"b": 1})) == {"b": 1}
+    await store.close()
+
+
+async def test_tables_of_the_version_before_get_what_is_missing(postgres_database: str) -> None:
+    first = postgres_store(postgres_database, VirtualClock())
+    await first.open()
+    await first.sweeping.totals.add("a", {"b": 1})
+    await first.close()
+    async with connected(postgres_database) as connection:
+        await connection.execute("""
+            drop table headway_guard; drop function headway_guard(); drop function headway_now();
+            alter table headway_leases drop column lasts, drop column renewals
+            """)
+        await connection.execute("update headway_version set version = 1")
+        stores = [postgres_store(postgres_database, VirtualClock()) for _ in range(4)]
+        await asyncio.gather(*(store.open() for store in stores))
+        for store in stores:
+            assert dict(await store.sweeping.totals.add("a", {})) == {"b": 1}
+            await store.close()
+        assert await connection.fetchval("select version from headway_version") == VERSION
+        with pytest.raises(asyncpg.InvalidTransactionTerminationError):
+            await connection.execute("insert into headway_guard default values")
+
+
+async def test_the_upgrade_drops_indexes_that_hold_what_failed_permanently(
+    postgres_database: str,
+) -> None:
+    clock = VirtualClock()
+    first = postgres_store(postgres_database, clock)
+    await first.open()
+    rule = SweepRule(lifecycle=Lifecycle("docs"))
+    await first.sweeping.candidates.prepare([rule])
+    await first.close()
+    names = "select indexname from pg_indexes where tablename = 'headway_documents'"
+    old = "headway_view_of_failed"
+    async with connected(postgres_database) as connection:
+        made = {each[0] for each in await connection.fetch(names)}
+        await connection.execute(f"""
+            create index {old} on headway_documents ((body ->> 'lastAttemptTime'), id)
+            where collection = 'docs' and (body ->> 'status') = 'failed';
+            create index ours on headway_documents (id) where (body ->> 'status') = 'failed';
+            update headway_version set version = 3
+            """)
+        second = postgres_store(postgres_database, clock)
+        await second.open()
+        assert old not in {each[0] for each in await connection.fetch(names)}
+        await second.sweeping.candidates.prepare([rule])
+        assert {each[0] for each in await connection.fetch(names)} == {*made, "ours"}
+        await second.close()
+
+
+async def test_a_process_of_the_version_before_holds_leases_after_the_upgrade(
+    postgres_database: str,
+) -> None:
+    store = postgres_store(postgres_database, VirtualClock())
+    await store.open()
+    hold = """
+        insert into headway_leases as there (name, token, until)
+        values ('sweep', $1, clock_timestamp() + interval '1 minute')
+        on conflict (name) do update set token = excluded.token, until = excluded.until
+        where there.token = excluded.token or there.until <= clock_timestamp()
+        returning 1
+        """
+    leases = store.sweeping.leases
+    async with connected(postgres_database) as before:
+        assert await before.fetchval(hold, "old") == 1
+        assert await before.fetchval(hold, "old") == 1
+        assert not await leases.hold("sweep", "new", timedelta(seconds=60))
+        assert list(await leases.held("")) == ["sweep"]
+        await leases.let_go("sweep", "old")
+        assert await leases.hold("sweep", "new", timedelta(seconds=60))
+        assert await before.fetchval(hold, "old") is None
+    await store.close()
+
+
+async def test_a_newer_version_a_standby_and_read_only_databases_are_refused(
+    postgres_database: str,
+) -> None:
+    store = postgres_store(postgres_database, VirtualClock())
+    await store.open()
+    await store.close()
+    async with connected(postgres_database) as connection:
+        await connection.execute("update headway_version set version = 99")
+        assert "upgrade Headway" in await refused(postgres_database)
+        name = postgres_database.rpartition("/")[2]
+        await connection.execute(f"alter database {name} set default_transaction_read_only = on")
+    assert "default_transaction_read_only" in await refused(postgres_database)
+
+
+def test_a_standby_is_refused() -> None:
+    with PostgreSQL() as server:
+        url = server.create_database()
+        server.stop()
+        (server.folder.path / "data" / "standby.signal").touch()
+        server.start()
+        assert "is a standby" in asyncio.run(refused(url))
+
+
+async def test_an_old_server_is_refused() -> None:
+    class Old:
+        async def execute(self, _statement: str) -> None:
+            """Nothing is stored there."""
+
+        def is_closed(self) -> bool:
+            return False
+
+        async def fetchrow(self, _statement: str) -> tuple[Any, ...]:
+            return 11, "11.22", False, False, False
+
+    with pytest.raises(ConfigurationError, match=r"runs PostgreSQL 11\.22; use version 12"):
+        await make_sure(Old(), Place("postgresql://host/db"))
+
+
+async def test_a_server_that_is_away_is_waited_for(postgres_database: str) -> None:
+    away: PostgresStore = postgres_store("postgresql://me:s3cret@127.0.0.1:1/db", VirtualClock())
+    for _ in range(2):
+        with pytest.raises(ConnectionError, match="no connection to postgresql://me:") as error:
+            await away.open()
+        assert "s3cret" not in str(error.value)
+    await away.close()
+
+
+async def test_documents_aside_connect_when_they_are_needed_and_serve_another_loop(
+    harness: PostgresHarness,
+) -> None:
+    engine = await opened(harness)
+    await wrote(harness, engine, InsertNew("docs", {"_id": "1"}))
+
+    def elsewhere() -> int:
+        async def look() -> int:
+            async with engine.documents_aside() as documents:
+                return len(await documents.fetch("docs", ["1"]))
+
+        return asyncio.run(look())
+
+    assert await asyncio.to_thread(elsewhere) == 1
+    async with postgres_store("postgresql://127.0.0.1:1/db", VirtualClock()).aside() as documents:
+        with pytest.raises(ConnectionError):
+            await documents.fetch("docs", ["1"])

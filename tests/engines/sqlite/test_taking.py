@@ -1,0 +1,75 @@
+"""How much one take can be asked for: more queues and more bytes than SQLite puts into one."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from headway.adapters.sqlite import rows
+from headway.testing.conformance.examples import (
+    ORDERS,
+    message,
+    opened,
+    operations,
+    take_one,
+)
+from headway.testing.ports import Done, Queue
+from tests.conformance.test_sqlite import SqliteHarness
+
+
+@pytest.fixture
+async def harness(tmp_path: Path) -> AsyncIterator[SqliteHarness]:
+    harness = SqliteHarness(tmp_path / "headway.db")
+    yield harness
+    await harness.close()
+
+
+async def test_large_events_are_taken_a_few_at_a_time(harness: SqliteHarness) -> None:
+    engine = await opened(harness)
+    body = b"\x01" * 5_000_000  # in JSON each is six, so all together would be more than 10**9
+    names = [f"{number:02}" for number in range(36)]
+    for start in range(0, 36, 10):
+        await engine.bus.publish([message(name, body=body) for name in names[start : start + 10]])
+    found: list[str] = []
+    while taken := await engine.bus.take([ORDERS.name], 256):
+        assert all(delivery.body == body for delivery in taken)
+        assert len(taken) <= 7
+        found += operations(taken)
+        await engine.bus.settle([(delivery, Done()) for delivery in taken])
+    assert found == names
+
+
+async def test_an_event_larger_than_all_that_is_taken_at_once_comes_alone(
+    harness: SqliteHarness,
+) -> None:
+    engine = await opened(harness)
+    bodies = [b"small", b"\x00\xff" * 20_000_000, "ä".encode() * 20_000_000, b"small too"]
+    await engine.bus.publish([message(f"{n}", body=body) for n, body in enumerate(bodies)])
+    assert [(await take_one(harness, engine)).body == body for body in bodies] == [True] * 4
+
+
+@pytest.mark.parametrize("extra", [-1, 0, 1])
+async def test_bodies_about_as_large_as_one_answer_holds_come_out_as_they_went_in(
+    harness: SqliteHarness, extra: int
+) -> None:
+    engine = await opened(harness)
+    size = rows.LARGE + extra
+    bodies = [b"x" * size, b"\x00" * size, "ä".encode() * (size // 2) + b"x" * (size % 2)]
+    await engine.bus.publish([message(f"{n}", body=body) for n, body in enumerate(bodies)])
+    taken = await engine.bus.take([ORDERS.name], 10)
+    assert [delivery.body == body for delivery, body in zip(taken, bodies, strict=True)] == [
+        True
+    ] * 3
+
+
+async def test_seven_hundred_queues_give_their_oldest_first(harness: SqliteHarness) -> None:
+    queues = [Queue(name=f"q.{n}", event_types=(), failed="q.failed") for n in range(700)]
+    engine = await opened(harness, queues)
+    names = [queue.name for queue in queues]
+    order = [names[number * 457 % 700] for number in range(700)]
+    for start in range(0, 700, 100):
+        await engine.bus.publish([message(n, queue=n) for n in order[start : start + 100]])
+    found: list[str] = []
+    while taken := await engine.bus.take(names, 90):
+        found += operations(taken)
+    assert found == order
