@@ -25,20 +25,23 @@ from headway.adapters.memory.bus import MemoryBus
 from headway.adapters.memory.history import MemoryHistory
 from headway.adapters.memory.letters import MemoryLetters
 from headway.adapters.memory.places import MemoryPlaces
-from headway.adapters.memory.state import State
 from headway.adapters.memory.unrouted import MemoryUnrouted
-from headway.adapters.postgres.store import postgres_store
 from headway.adapters.sqlite import schema
 from headway.adapters.sqlite.connection import Connection, connect
-from headway.adapters.sqlite.engine import SqliteEngine, sqlite_engine
 from headway.adapters.sqlite.rows import seconds
-from headway.adapters.sqlite.sequences import sqlite_sequences
 from headway.assembly.metrics_server import metrics_server
 from headway.clock import SystemChance, SystemClock
-from headway.runtime.joined_engine import with_store
 from headway.runtime.sweep_doubts import doubt
 from headway.runtime.sweep_targets import find_targets
 from headway.settings import SweepSettings
+from headway.testing.engines import (
+    SqliteEngine,
+    State,
+    postgres_store,
+    sqlite_engine,
+    sqlite_sequences,
+    with_store,
+)
 from headway.testing.ports import (
     Bus,
     BusPlaces,

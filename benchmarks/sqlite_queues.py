@@ -26,7 +26,7 @@ import persistqueue
 from benchmarks.measure import Table, interleave
 from headway import Event, Service, Work, connect, run_services
 from headway.assembly.collecting import collect_seldom
-from headway.runtime.worker import Worker
+from headway.testing.engines import Worker
 from headway.testing.ports import Engine
 
 EVENTS = {"headway": 40_000, "huey": 6_000, "persist-queue": 3_000}

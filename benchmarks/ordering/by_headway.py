@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from benchmarks.ordering.results import STEP, Monitors, Result
-from headway.adapters.redis.sequences import redis_sequences
 from headway.clock import SystemChance
 from headway.core.sequence_answers import Outcome
 from headway.order import SequenceSettings, Turn
+from headway.testing.engines import redis_sequences
 from headway.testing.ports import Completion, KeyState, Offer
 
 AT_ONCE = 200

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from headway.adapters.mongodb.store import mongodb_store
-from headway.adapters.postgres.store import postgres_store
+from headway.testing.engines import mongodb_store, postgres_store
 from tests.behaviour.sweeps import OpenEngine, Yard, beside, in_a_file, in_memory
 
 ENGINES = [

@@ -6,7 +6,7 @@ from typing import Any
 
 from headway import Event, Service, Work
 from headway.adapters.memory.bus import MemoryBus
-from headway.runtime.worker import Worker
+from headway.testing.engines import Worker
 from headway.testing.ports import Bus, Travel, encode
 from headway.testing.trial import Trial
 

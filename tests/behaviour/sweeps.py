@@ -9,15 +9,12 @@ from typing import Any
 import msgspec
 
 from headway import Event, Service
-from headway.adapters.memory.engine import memory_engine
-from headway.adapters.memory.state import State
-from headway.adapters.sqlite.engine import sqlite_engine
 from headway.facts import SweepEnded
-from headway.runtime.joined_engine import StoreParts, with_store
 from headway.runtime.sweeper import Sweeper
 from headway.settings import SweepSettings
 from headway.testing.chance import Seeded
 from headway.testing.clock import VirtualClock
+from headway.testing.engines import State, StoreParts, memory_engine, sqlite_engine, with_store
 from headway.testing.facts import Recorder
 from headway.testing.ports import (
     Bus,

@@ -11,10 +11,9 @@ from typing import Any
 import pytest
 
 from headway import Event, Lifecycle, Service, Work
-from headway.adapters.memory.engine import memory_engine
 from headway.facts import Fact
-from headway.runtime.worker import Worker
 from headway.settings import WorkerSettings
+from headway.testing.engines import Worker, memory_engine
 from headway.testing.trial import Trial
 from tests.behaviour.scenes import MINUTE, assert_all_is_accounted_for, until
 

@@ -9,11 +9,10 @@ import pytest
 from msgspec.structs import replace
 
 from headway import ConfigurationError
-from headway.adapters.memory.engine import memory_engine
-from headway.adapters.sqlite.engine import sqlite_engine
 from headway.clock import SystemChance, SystemClock
 from headway.operations import FailedQueues
 from headway.testing.conformance.examples import ORDERS, QUEUES, letters_for
+from headway.testing.engines import memory_engine, sqlite_engine
 from headway.testing.ports import Engine
 from tests.engines.rabbitmq.engine import RabbitEngineHarness
 

@@ -12,17 +12,19 @@ import msgspec
 import pytest
 
 from headway import Event, PermanentError, RetryConfig, RetryPolicy, Service, Work
-from headway.adapters.memory.engine import memory_engine
-from headway.adapters.memory.state import State
-from headway.adapters.sqlite.engine import sqlite_engine
 from headway.clock import Clock, SystemClock
 from headway.facts import DeadLettered, EventRetryScheduled, FloodChanged
 from headway.retrying import DEFAULT_CLASSIFIER, FloodRule, Stepped, Verdict, rules_for
-from headway.runtime.joined_engine import without_store
-from headway.runtime.publisher import Publisher
-from headway.runtime.worker import Worker
 from headway.testing.chance import Seeded
 from headway.testing.clock import VirtualClock
+from headway.testing.engines import (
+    Publisher,
+    State,
+    Worker,
+    memory_engine,
+    sqlite_engine,
+    without_store,
+)
 from headway.testing.facts import Recorder
 from headway.testing.ports import Engine
 from tests.behaviour.scenes import MINUTE, SECOND

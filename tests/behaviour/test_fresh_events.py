@@ -9,11 +9,9 @@ import msgspec
 import pytest
 
 from headway import BlockingWork, Event, Lifecycle, Service, Work
-from headway.adapters.sqlite.engine import sqlite_engine
 from headway.clock import SystemChance, SystemClock
 from headway.facts import DeadLettered
-from headway.runtime.publisher import Publisher
-from headway.runtime.worker import Worker
+from headway.testing.engines import Publisher, Worker, sqlite_engine
 from headway.testing.facts import Recorder
 from headway.testing.trial import Trial
 from tests.behaviour.scenes import assert_all_is_accounted_for

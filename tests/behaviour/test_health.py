@@ -4,10 +4,10 @@ from collections.abc import Callable
 from datetime import timedelta
 
 from headway import Event, RetryConfig, RetryPolicy, Service, Work
-from headway.adapters.memory.engine import memory_engine
 from headway.facts import EventParked, EventRetryScheduled, FloodChanged, HealthChanged, Processed
 from headway.retrying import Stepped
 from headway.settings import WorkerSettings
+from headway.testing.engines import memory_engine
 from headway.testing.trial import Trial
 from tests.behaviour.scenes import MINUTE, SECOND, assert_all_is_accounted_for, reasons, until
 

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from headway import Lifecycle, Service
-from headway.runtime.publisher import Publisher
-from headway.runtime.worker import Worker
+from headway.testing.engines import Publisher, Worker
 from tests.behaviour.sweeps import HOUR, Spied, Yard
 
 

@@ -14,7 +14,7 @@ from headway import Lifecycle, RetryPolicy, Service
 from headway.adapters.memory.store import MemoryDocuments
 from headway.clock import Clock
 from headway.retrying import Exponential
-from headway.runtime.worker import Worker
+from headway.testing.engines import Worker
 from headway.testing.ports import Finish, Finisher, Unit
 from headway.testing.trial import Trial, at_rest
 

@@ -12,12 +12,11 @@ from typing import Any
 import pytest
 
 from headway import Lifecycle, Service
-from headway.adapters.memory.engine import memory_engine
-from headway.adapters.memory.store import MemoryDocuments, MemoryStore
+from headway.adapters.memory.store import MemoryDocuments
 from headway.facts import DuplicatesRecognised, EventsWaiting, LeaseLost, Processed
 from headway.runtime.finishing import StoreThenBus
-from headway.runtime.worker import Worker
 from headway.settings import WorkerSettings
+from headway.testing.engines import MemoryStore, Worker, memory_engine
 from headway.testing.ports import Beginning, Begun, Engine, Finish, Finisher, Unit
 from headway.testing.trial import Trial, at_rest
 from tests.behaviour.scenes import MINUTE, SECOND, crash, until

@@ -8,9 +8,8 @@ from datetime import datetime
 from typing import Any
 
 from headway import Lifecycle, Service
-from headway.adapters.memory.engine import memory_engine
 from headway.facts import SuspectBegun
-from headway.runtime.worker import Worker
+from headway.testing.engines import Worker, memory_engine
 from headway.testing.trial import Trial
 from tests.behaviour.scenes import (
     MINUTE,

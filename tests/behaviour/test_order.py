@@ -6,13 +6,13 @@ from datetime import timedelta
 import pytest
 
 from headway import ConfigurationError
-from headway.adapters.memory.sequences import MemorySequences
 from headway.core.sequence_answers import Outcome
 from headway.core.sequence_waiting import Mode
 from headway.operations import ResultOrder
 from headway.order import OnGap, SequenceSettings
 from headway.testing.chance import Seeded
 from headway.testing.clock import VirtualClock
+from headway.testing.engines import MemorySequences
 from headway.testing.ports import Completion, Look, Offer, Offered
 
 SECOND = timedelta(seconds=1)

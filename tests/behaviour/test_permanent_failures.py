@@ -11,10 +11,9 @@ from headway import Lifecycle, PermanentError, RetryPolicy, Service
 from headway.facts import SweepEnded
 from headway.operations import Choice, Decision, FailedQueues, StoredDocuments
 from headway.retrying import DEFAULT_CLASSIFIER, TRANSIENT, Verdict, rules_for
-from headway.runtime.publisher import Publisher
 from headway.runtime.sweep_targets import find_targets
-from headway.runtime.worker import Worker
 from headway.settings import SweepSettings
+from headway.testing.engines import Publisher, Worker
 from headway.testing.ports import Document, SweepRule
 from headway.testing.trial import Trial
 from tests.behaviour.sweeps import DAY, HOUR, Yard

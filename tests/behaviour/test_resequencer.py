@@ -12,7 +12,6 @@ import pytest
 
 from headway import ConfigurationError
 from headway import Resequencer as PublicResequencer
-from headway.adapters.memory.sequences import MemorySequences, MemoryShelf
 from headway.errors import SequencesAwayError
 from headway.facts import (
     GapGivenUp,
@@ -33,6 +32,7 @@ from headway.runtime.sequence_reach import is_away
 from headway.runtime.sequence_watchers import SequenceWatchers
 from headway.testing.chance import Seeded
 from headway.testing.clock import VirtualClock
+from headway.testing.engines import MemorySequences, MemoryShelf
 
 LEASE = SequenceSettings().lease
 

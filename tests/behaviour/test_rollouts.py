@@ -12,11 +12,10 @@ import msgspec
 import pytest
 
 from headway import ConfigurationError, DocumentNotFoundError, Event, RetryConfig, Service, Work
-from headway.adapters.memory.engine import memory_engine
 from headway.facts import DeadLettered, EventHandedOn, EventRetryScheduled
 from headway.logs import LogObserver
 from headway.operations import FailedQueues, Letter
-from headway.runtime.worker import Worker
+from headway.testing.engines import Worker, memory_engine
 from headway.testing.ports import Refusal, Travel
 from headway.testing.trial import Trial
 from tests.behaviour.scenes import MINUTE, SECOND, assert_all_is_accounted_for, crash, until

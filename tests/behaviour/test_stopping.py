@@ -8,13 +8,15 @@ from pathlib import Path
 import pytest
 
 from headway import Event, Lifecycle, Service, Work
-from headway.adapters.memory.state import State
-from headway.adapters.sqlite.engine import sqlite_engine
-from headway.adapters.sqlite.store import sqlite_store
 from headway.clock import SystemChance, SystemClock
-from headway.runtime.joined_engine import with_store
-from headway.runtime.publisher import Publisher
-from headway.runtime.worker import Worker
+from headway.testing.engines import (
+    Publisher,
+    State,
+    Worker,
+    sqlite_engine,
+    sqlite_store,
+    with_store,
+)
 from headway.testing.facts import Recorder
 from headway.testing.ports import Engine
 from headway.testing.trial import Trial

@@ -13,8 +13,8 @@ from headway import RetryPolicy, Service
 from headway.adapters.memory.bus import MemoryBus
 from headway.retrying import TRANSIENT
 from headway.runtime.sweeper import Sweeper
-from headway.runtime.worker import Worker
 from headway.settings import SweepSettings
+from headway.testing.engines import Worker
 from headway.testing.ports import Engine
 from tests.behaviour.sweeps import HOUR, MINUTE, Yard, in_memory, sweeping_of
 from tests.chaos.simulation.state import WatchedState

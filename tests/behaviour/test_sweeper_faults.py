@@ -9,14 +9,13 @@ import msgspec
 import pytest
 
 from headway import ConfigurationError, Event, Lifecycle, Service, Work
-from headway.adapters.memory.engine import memory_engine
 from headway.core.beginning import is_sweep_of
 from headway.core.sweep_totals import key
 from headway.facts import CollectionFailed, DocumentsNotRebuilt, Status, SweepEnded
-from headway.runtime.joined_engine import without_store
 from headway.runtime.sweep_events import rebuilt
 from headway.runtime.sweeper import Sweeper
 from headway.settings import SweepSettings
+from headway.testing.engines import memory_engine, without_store
 from headway.testing.facts import Recorder
 from headway.testing.ports import (
     Engine,

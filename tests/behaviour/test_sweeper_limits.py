@@ -21,8 +21,8 @@ from headway.facts import (
 )
 from headway.runtime.sweep_pages import PAGE
 from headway.runtime.sweeper import Sweeper
-from headway.runtime.worker import Worker
 from headway.settings import WorkerSettings
+from headway.testing.engines import Worker
 from headway.testing.ports import Message, instant
 from tests.behaviour.sweeps import (
     CHUNKING,

@@ -10,17 +10,13 @@ from typing import Any
 import pytest
 
 from headway import ConfigurationError, Service, connect
-from headway.adapters.memory.engine import memory_engine
-from headway.adapters.memory.state import State
-from headway.adapters.sqlite.engine import sqlite_engine
 from headway.clock import SystemChance, SystemClock
 from headway.facts import EventsUnrouted
 from headway.logs import LogObserver
 from headway.operations import verify
 from headway.runtime.overview import Verdict
-from headway.runtime.publisher import Publisher
 from headway.runtime.unrouted import nearest_type
-from headway.runtime.worker import Worker
+from headway.testing.engines import Publisher, State, Worker, memory_engine, sqlite_engine
 from headway.testing.facts import Recorder
 from headway.testing.ports import Engine
 from headway.testing.trial import Trial, at_rest

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from headway import Event
 from headway.clock import CHANCE, CLOCK
-from headway.runtime.publisher import message_of
+from headway.testing.engines import message_of
 from headway.testing.ports import encode
 from tests.chaos.running import Site
 

@@ -14,9 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from headway.assembly.engine import open_engine
 from headway.clock import CHANCE, CLOCK
-from headway.runtime.publisher import Publisher
+from headway.testing.engines import Publisher, open_engine
 from headway.testing.servers.process import wait_until
 
 HEADWAY = (sys.executable, "-m", "headway.apps.cli")

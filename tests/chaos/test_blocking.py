@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from headway.assembly.engine import open_engine
+from headway.testing.engines import open_engine
 from headway.testing.ports import Queue, decode
 from tests.chaos.broker import BrokerSite
 from tests.chaos.running import Site

@@ -26,8 +26,7 @@ import pytest
 from pymongo import MongoClient
 
 from headway import Event
-from headway.assembly.engine import open_engine
-from headway.runtime.publisher import message_of
+from headway.testing.engines import message_of, open_engine
 from headway.testing.ports import Message, encode
 from headway.testing.servers import MongoDB, PostgreSQL, RabbitMQ
 from headway.testing.servers.loopback import http_request

@@ -8,8 +8,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from headway.assembly.engine import open_engine
 from headway.operations import Letter
+from headway.testing.engines import open_engine
 from headway.testing.ports import Message, Travel
 from tests.chaos.running import Site
 

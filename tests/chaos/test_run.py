@@ -11,9 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from headway.assembly.engine import open_engine
 from headway.clock import CHANCE, CLOCK
-from headway.runtime.publisher import Publisher
+from headway.testing.engines import Publisher, open_engine
 from tests.chaos.running import HEADWAY, Site
 
 

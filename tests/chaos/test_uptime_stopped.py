@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from headway.adapters.redis.sequences import redis_sequences
 from headway.clock import CHANCE, CLOCK
 from headway.order import Disposition, SequenceSettings
 from headway.systems.uptime import metrics
@@ -21,6 +20,7 @@ from headway.systems.uptime.monitors import Detector, Subscription
 from headway.systems.uptime.processor import ResultProcessor
 from headway.systems.uptime.rollout import everybody
 from headway.systems.uptime.sqlite_store import SqliteStore
+from headway.testing.engines import redis_sequences
 from tests.systems.uptime.sites import MINUTE, check
 
 pytestmark = [pytest.mark.server("redis"), pytest.mark.timeout(60)]

@@ -6,10 +6,10 @@ from typing import Any
 
 from typer.testing import CliRunner, Result
 
-from headway.apps.cli.commands import app
 from headway.core.sequence_answers import Outcome
 from headway.engines import open_sequences
 from headway.testing.ports import Completion, Look, Looked, Offer
+from tests.commands import app
 
 
 class Office:

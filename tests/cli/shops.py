@@ -12,15 +12,13 @@ from typing import Any
 from typer.testing import CliRunner, Result
 
 from headway import Service
-from headway.adapters.sqlite.engine import sqlite_engine
-from headway.apps.cli.commands import app
 from headway.clock import SystemChance, SystemClock
 from headway.retrying import FloodRule
-from headway.runtime.publisher import Publisher
-from headway.runtime.worker import Worker
+from headway.testing.engines import Publisher, Worker, sqlite_engine
 from headway.testing.facts import Recorder
 from headway.testing.ports import Engine
 from headway.testing.trial import at_rest
+from tests.commands import app
 
 CLOCK, CHANCE = SystemClock(), SystemChance()
 NO_FLOOD = FloodRule(at_least=1_000_000)

@@ -17,12 +17,12 @@ import pytest
 from typer.testing import CliRunner
 
 from headway import ConfigurationError
-from headway.apps.cli.commands import app
 from headway.apps.cli.documents_deciding import Order, _sweep
-from headway.assembly.engine import open_engine
 from headway.operations import Decision
+from headway.testing.engines import open_engine
 from headway.testing.ports import instant
 from tests.cli.shops import NASTY, ShopFile
+from tests.commands import app
 
 COMMAND = (sys.executable, "-m", "headway.apps.cli", "documents")
 GONE = "failed_max_retries"
@@ -750,7 +750,7 @@ def test_ctrl_c_says_how_far_it_got_and_is_noted(office: Office) -> None:
 
 MEASURED = """
 import asyncio, ctypes, tracemalloc, _sqlite3
-from headway.assembly.engine import open_engine
+from headway.testing.engines import open_engine
 from headway.adapters.system.chance import CHANCE
 from headway.adapters.system.clock import CLOCK
 from headway.core.decision import Decision

@@ -13,16 +13,15 @@ import pytest
 import typer
 
 from headway import Event, Service, Work, connect
-from headway.adapters.sqlite.engine import sqlite_engine
 from headway.apps.cli import main
 from headway.apps.cli.codes import MEANINGS, NOT_WELL
-from headway.apps.cli.commands import app
 from headway.apps.cli.refusals import said_in_one_line
 from headway.clock import SystemChance, SystemClock
-from headway.runtime.worker import Worker
+from headway.testing.engines import Worker, sqlite_engine
 from headway.testing.facts import Recorder
 from headway.testing.trial import at_rest
 from tests.cli.test_command import headway
+from tests.commands import app
 
 AWAY = "127.0.0.1:1"
 BROKER = {"HEADWAY_BUS": f"amqp://{AWAY}", "HEADWAY_STORE": f"postgresql://{AWAY}/x"}

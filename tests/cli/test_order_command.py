@@ -12,11 +12,11 @@ import pytest
 from typer.testing import CliRunner
 
 from headway import ConfigurationError
-from headway.apps.cli.commands import app
 from headway.apps.cli.refusals import UnavailableError
 from headway.testing.servers.loopback import free_port
 from tests.cli.offices import Office
 from tests.cli.shops import NASTY
+from tests.commands import app
 
 COMMAND = (sys.executable, "-m", "headway.apps.cli", "order")
 MINUTE = 60_000

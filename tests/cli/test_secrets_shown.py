@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from headway.apps.cli.commands import app
+from tests.commands import app
 
 PASSWORDS = [
     "hunter2",

@@ -17,10 +17,10 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from headway.apps.cli.commands import app
 from headway.apps.cli.refusals import UnavailableError, said_in_one_line
 from headway.apps.cli.stopping import nothing_begun
 from tests.cli.shops import ShopFile
+from tests.commands import app
 
 MODULE = """
 from headway import Service

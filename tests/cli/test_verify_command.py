@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from headway import connect
-from headway.adapters.sqlite.engine import sqlite_engine
 from headway.apps.cli.balance import _said
 from headway.clock import SystemChance, SystemClock
 from headway.operations import Balance, QueueCount, verify
 from headway.runtime.overview import Verdict
+from headway.testing.engines import sqlite_engine
 from tests.cli.shops import ShopFile
 
 

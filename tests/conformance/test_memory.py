@@ -7,9 +7,6 @@ from unittest import SkipTest
 import pytest
 
 from headway import ConfigurationError
-from headway.adapters.memory.engine import memory_engine
-from headway.adapters.memory.state import State
-from headway.adapters.memory.store import MemoryStore
 from headway.runtime.finishing import StoreThenBus
 from headway.testing.chance import Fixed
 from headway.testing.clock import VirtualClock
@@ -46,6 +43,7 @@ from headway.testing.conformance.places import PlacesConformance
 from headway.testing.conformance.records import RecordsConformance
 from headway.testing.conformance.totals import TotalsConformance
 from headway.testing.conformance.unrouted import UnroutedConformance
+from headway.testing.engines import MemoryStore, State, memory_engine
 from headway.testing.ports import (
     Done,
     DoneRecord,

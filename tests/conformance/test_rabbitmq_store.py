@@ -6,8 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from headway.adapters.sqlite.store import sqlite_store
-from headway.runtime.joined_engine import with_store
 from headway.testing.conformance.commit import CommitConformance
 from headway.testing.conformance.documents import DocumentsConformance
 from headway.testing.conformance.harness import Capability
@@ -15,6 +13,7 @@ from headway.testing.conformance.letters import LettersConformance
 from headway.testing.conformance.places import PlacesConformance
 from headway.testing.conformance.records import RecordsConformance
 from headway.testing.conformance.unrouted import UnroutedConformance
+from headway.testing.engines import sqlite_store, with_store
 from headway.testing.ports import Engine
 from tests.engines.pairs.harnesses import StoreHarness
 from tests.engines.rabbitmq.engine import RabbitEngineHarness

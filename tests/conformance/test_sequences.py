@@ -8,15 +8,18 @@ from pathlib import Path
 import pytest
 import redis
 
-from headway.adapters.memory.sequences import MemorySequences, MemoryShelf
-from headway.adapters.redis.clustered import clustered_sequences
-from headway.adapters.redis.sequences import redis_sequences
 from headway.adapters.sqlite import sequence_rows
-from headway.adapters.sqlite.sequences import sqlite_sequences
 from headway.order import SequenceSettings
 from headway.testing.clock import VirtualClock
 from headway.testing.conformance.ordering import SequencesHarness
 from headway.testing.conformance.sequences import SequencesConformance
+from headway.testing.engines import (
+    MemorySequences,
+    MemoryShelf,
+    clustered_sequences,
+    redis_sequences,
+    sqlite_sequences,
+)
 from headway.testing.ports import Offer, SequenceEngine
 from headway.testing.servers import Redis
 from headway.testing.servers.process import wait_until

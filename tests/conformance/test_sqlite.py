@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from headway.adapters.sqlite.engine import SqliteEngine, sqlite_engine
 from headway.adapters.sqlite.records import row_of, write
 from headway.adapters.sqlite.timeline import Moment
 from headway.clock import SystemChance, SystemClock
@@ -25,6 +24,7 @@ from headway.testing.conformance.places import PlacesConformance
 from headway.testing.conformance.records import RecordsConformance
 from headway.testing.conformance.totals import TotalsConformance
 from headway.testing.conformance.unrouted import UnroutedConformance
+from headway.testing.engines import SqliteEngine, sqlite_engine
 from headway.testing.ports import DoneRecord, Engine
 
 NO_PROCESS = 2**22 + 1

@@ -13,7 +13,6 @@ import pytest
 import typer
 import typer.main
 
-from headway.apps.cli.commands import app
 from headway.assembly.settings import engine_settings, retry_config, sweep_settings
 from headway.core.engine_url import AmqpUrl
 from headway.core.policy import RETRY_SETTINGS
@@ -21,6 +20,7 @@ from headway.metrics import create_metrics_collector, error_reporter
 from headway.settings import MongoUrl
 from headway.systems.consensus.settings import PREFIX, ConsensusSettings
 from headway.systems.consensus.settings import SETTINGS as CONSENSUS
+from tests.commands import app
 from tests.deploy.compose import PAGE, ROOT, STAGES, ours, services, words
 from tests.deploy.test_compose import LISTENS, listening
 

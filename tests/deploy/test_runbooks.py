@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import typer
 
-from headway.apps.cli.commands import app
+from tests.commands import app
 from tests.deploy.expressions import alerts
 from tests.deploy.test_rules import HOW_TO, RUNBOOKS
 

@@ -15,8 +15,8 @@ import pytest
 import yaml
 
 from headway.adapters.prometheus.pushing import Pushgateway as Push
-from headway.assembly.engine import open_engine
 from headway.core.gateway_url import GatewayUrl
+from headway.testing.engines import open_engine
 from headway.testing.ports import SweepFigures, instant
 from headway.testing.servers import Alertmanager, Prometheus, Pushgateway, wait_until
 from headway.testing.servers.loopback import HOST, free_port, http_request

@@ -19,13 +19,11 @@ from hypothesis.stateful import (
 )
 from msgspec import structs
 
-from headway.adapters.memory.sequences import MemorySequences
-from headway.adapters.redis.sequences import redis_sequences
 from headway.adapters.sqlite import sequence_rows
-from headway.adapters.sqlite.sequences import sqlite_sequences
 from headway.core.sequence import Sequencer
 from headway.order import OnGap, OnLate, SequenceSettings, Turn
 from headway.testing.clock import VirtualClock
+from headway.testing.engines import MemorySequences, redis_sequences, sqlite_sequences
 from headway.testing.ports import Completion, KeyState, Look, Offer, SequenceEngine
 from headway.testing.servers import Redis
 

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from datetime import timedelta
 
-from headway.adapters.sqlite.engine import SqliteEngine
+from headway.testing.engines import SqliteEngine
 from headway.testing.servers.process import wait_until
 
 _BOUND = timedelta(seconds=20)

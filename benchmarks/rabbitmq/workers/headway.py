@@ -13,7 +13,7 @@ from benchmarks.rabbitmq.tally import LINGER, PAYLOAD, Tally
 from headway import Event, Service, Work, connect, run_services
 from headway.assembly.collecting import collect_seldom
 from headway.facts import Fact, Processed
-from headway.runtime.worker import Worker
+from headway.testing.engines import Worker
 from headway.testing.ports import Engine
 
 _BATCH = 1_000

@@ -11,7 +11,7 @@ from benchmarks.rabbitmq.tally import LINGER
 from headway import Event, RetryPolicy, Service, Work, connect, run_services
 from headway.assembly.collecting import collect_seldom
 from headway.retrying import Stepped
-from headway.runtime.worker import Worker
+from headway.testing.engines import Worker
 from headway.testing.ports import Engine
 
 

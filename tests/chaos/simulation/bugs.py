@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 
 from headway.adapters.memory.state import Item
-from headway.adapters.memory.store import MemoryStore
 from headway.runtime.attempt import Attempt
 from headway.runtime.finishing import Store, StoreThenBus, dispatch
+from headway.testing.engines import MemoryStore
 from headway.testing.ports import Delivery, Finish, Message, Outcome, Travel, Unit
 from tests.chaos.simulation.engines import Parts
 from tests.chaos.simulation.ports import FaultyBus, FaultyStore

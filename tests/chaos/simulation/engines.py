@@ -6,10 +6,10 @@ from headway.adapters.memory.engine import MemoryFinisher
 from headway.adapters.memory.history import MemoryHistory
 from headway.adapters.memory.letters import MemoryLetters
 from headway.adapters.memory.places import MemoryPlaces
-from headway.adapters.memory.store import MemoryStore
 from headway.adapters.memory.unrouted import MemoryUnrouted
 from headway.runtime.decided_letters import DecidedLetters
 from headway.runtime.finishing import Store, StoreThenBus
+from headway.testing.engines import MemoryStore
 from headway.testing.ports import Delivery, Engine, Letters
 from tests.chaos.simulation.ports import (
     FaultyBus,

@@ -8,7 +8,8 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from headway.adapters.memory.state import Item, Owned, State
+from headway.adapters.memory.state import Item, Owned
+from headway.testing.engines import State
 from headway.testing.ports import Delivery, Ended, HandedBack, Message, Parked, Then, Travel
 
 Run = tuple[str, str, str]

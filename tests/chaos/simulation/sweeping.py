@@ -16,8 +16,8 @@ from headway.core.lifecycle import permanent_failure
 from headway.facts import Fact
 from headway.retrying import TRANSIENT
 from headway.runtime.sweeper import Sweeper
-from headway.runtime.worker import Worker
 from headway.settings import SweepSettings, WorkerSettings
+from headway.testing.engines import Worker
 from headway.testing.ports import Claim, Engine, State, Sweeping, Travel, encode, instant
 from tests.chaos.simulation.engines import Parts
 from tests.chaos.simulation.process import Disks, InjectedError, Process

@@ -9,9 +9,8 @@ from headway import Event
 from headway.facts import Fact, HealthChanged
 from headway.operations import FailedQueues, Letter
 from headway.runtime.failed_sending import again
-from headway.runtime.publisher import Publisher, message_of
-from headway.runtime.worker import Worker
 from headway.settings import WorkerSettings
+from headway.testing.engines import Publisher, Worker, message_of
 from headway.testing.ports import Delivery, Message, encode
 from tests.chaos.simulation.engines import Parts
 from tests.chaos.simulation.faults import Faults

@@ -6,9 +6,9 @@ from typing import Any
 
 from pymongo import AsyncMongoClient
 
-from headway.adapters.mongodb.store import MongoStore, mongodb_store
 from headway.clock import SystemClock
 from headway.testing.conformance.examples import ORDERS, unit
+from headway.testing.engines import MongoStore, mongodb_store
 from headway.testing.ports import (
     FIRST_GENERATION,
     Delivery,

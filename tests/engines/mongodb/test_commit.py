@@ -11,10 +11,10 @@ from pymongo.errors import DuplicateKeyError, WriteError
 from headway import ConfigurationError
 from headway.adapters.mongodb.bodies import Transaction
 from headway.adapters.mongodb.rows import row_for
-from headway.adapters.mongodb.store import MongoStore
 from headway.errors import TransactionEndedError
 from headway.retrying import DEFAULT_CLASSIFIER, Verdict
 from headway.testing.conformance.examples import failing, message, unit
+from headway.testing.engines import MongoStore
 from headway.testing.ports import Add, Increment, InsertNew, Outcome, Update
 from tests.engines.mongodb.site import CLOCK, Site, delivery, doing, inserted, outcomes
 

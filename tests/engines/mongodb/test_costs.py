@@ -9,9 +9,8 @@ from typing import Any, TypeVar
 
 import pytest
 
-from headway.adapters.memory.state import State
-from headway.runtime.joined_engine import with_store
 from headway.testing.conformance.examples import MAILS, ORDERS
+from headway.testing.engines import State, with_store
 from headway.testing.ports import Engine
 from tests.engines.leases_in_doubt import LAPSED, RUNNING, leases_lapse, sweep_in_doubt
 from tests.engines.mongodb.site import CLOCK, Site

@@ -11,15 +11,11 @@ import pytest
 from pymongo.errors import PyMongoError
 
 from headway import Event, Lifecycle, Service, Work
-from headway.adapters.memory.state import State
 from headway.adapters.mongodb import transactions
 from headway.adapters.mongodb.candidates import MongoCandidates
-from headway.adapters.mongodb.store import MongoStore
 from headway.retrying import DEFAULT_CLASSIFIER, Verdict
-from headway.runtime.joined_engine import with_store
-from headway.runtime.publisher import Publisher
-from headway.runtime.worker import Worker
 from headway.testing.chance import Seeded
+from headway.testing.engines import MongoStore, Publisher, State, Worker, with_store
 from headway.testing.facts import Recorder
 from headway.testing.ports import (
     Add,

@@ -10,7 +10,7 @@ from pymongo.errors import ServerSelectionTimeoutError
 
 from headway import ConfigurationError
 from headway.adapters.mongodb import connecting
-from headway.adapters.mongodb.store import mongodb_store
+from headway.testing.engines import mongodb_store
 from headway.testing.servers import MongoDB
 from headway.testing.servers.loopback import free_port
 from tests.engines.mongodb.site import CLOCK

@@ -23,9 +23,9 @@ from bson.codec_options import CodecOptions
 from bson.raw_bson import RawBSONDocument
 
 from headway import Lifecycle
-from headway.adapters.mongodb.store import MongoStore
 from headway.adapters.mongodb.values import kept, view
 from headway.errors import ConditionLostError
+from headway.testing.engines import MongoStore
 from headway.testing.ports import (
     Beginning,
     Claim,

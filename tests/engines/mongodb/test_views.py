@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from headway import ConfigurationError, Lifecycle
-from headway.adapters.mongodb.store import MongoStore
+from headway.testing.engines import MongoStore
 from headway.testing.ports import SweepRule, View
 from tests.engines.mongodb.site import CLOCK, Site, sweeping
 

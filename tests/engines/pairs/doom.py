@@ -4,8 +4,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, TypeVar
 
-from headway.adapters.sqlite.store import SqliteStore
 from headway.operations import FailedQueue, Letter
+from headway.testing.engines import SqliteStore
 from headway.testing.ports import (
     Delivery,
     DoneRecord,

@@ -11,18 +11,23 @@ from headway.adapters.memory.bus import MemoryBus
 from headway.adapters.memory.history import MemoryHistory
 from headway.adapters.memory.letters import MemoryLetters
 from headway.adapters.memory.places import MemoryPlaces
-from headway.adapters.memory.state import State
 from headway.adapters.memory.unrouted import MemoryUnrouted
 from headway.adapters.sqlite.connection import Location
 from headway.adapters.sqlite.records import row_of, write
 from headway.adapters.sqlite.schema import open_file
-from headway.adapters.sqlite.store import SqliteStore, sqlite_store
 from headway.adapters.sqlite.timeline import Moment
 from headway.clock import Clock
-from headway.runtime.joined_engine import StoreParts, with_store, without_store
 from headway.testing.chance import Fixed
 from headway.testing.clock import VirtualClock
 from headway.testing.conformance.harness import Capability, EngineHarness
+from headway.testing.engines import (
+    SqliteStore,
+    State,
+    StoreParts,
+    sqlite_store,
+    with_store,
+    without_store,
+)
 from headway.testing.ports import Bus, BusPlaces, DoneRecord, Engine, History, Letters, Unrouted
 
 

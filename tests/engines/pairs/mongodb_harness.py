@@ -7,13 +7,11 @@ from typing import Any
 
 from pymongo import AsyncMongoClient
 
-from headway.adapters.memory.state import State
 from headway.adapters.mongodb.bodies import Transaction
 from headway.adapters.mongodb.naming import LEASES
-from headway.adapters.mongodb.store import MongoStore, mongodb_store
 from headway.clock import Clock, SystemClock
-from headway.runtime.joined_engine import with_store
 from headway.testing.conformance.harness import Capability, EngineHarness
+from headway.testing.engines import MongoStore, State, mongodb_store, with_store
 from headway.testing.ports import DoneRecord, Engine
 from tests.engines.pairs.harnesses import bus_parts
 

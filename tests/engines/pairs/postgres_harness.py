@@ -8,13 +8,11 @@ from typing import Any
 
 import asyncpg
 
-from headway.adapters.memory.state import State
 from headway.adapters.postgres.records import row_of, write
-from headway.adapters.postgres.store import PostgresStore, postgres_store
 from headway.clock import Clock
-from headway.runtime.joined_engine import with_store
 from headway.testing.clock import VirtualClock
 from headway.testing.conformance.harness import Capability, EngineHarness
+from headway.testing.engines import PostgresStore, State, postgres_store, with_store
 from headway.testing.ports import DoneRecord, Engine
 from tests.engines.pairs.harnesses import bus_parts
 

@@ -15,12 +15,11 @@ from pymongo.errors import OperationFailure
 from headway import Event, RetryPolicy, Service, Work
 from headway.clock import SystemClock
 from headway.retrying import Exponential
-from headway.runtime.publisher import Publisher
-from headway.runtime.worker import Worker
 from headway.testing.chance import Seeded
 from headway.testing.conformance.bodies import body_for
 from headway.testing.conformance.examples import QUEUES, opened, publish, take, unit, wrote
 from headway.testing.conformance.harness import EngineHarness
+from headway.testing.engines import Publisher, Worker
 from headway.testing.facts import Recorder
 from headway.testing.ports import Engine, InsertNew
 from tests.engines.pairs.harnesses import StoreHarness

@@ -14,10 +14,6 @@ import pytest
 from typer.testing import CliRunner
 
 from headway import ConfigurationError
-from headway.adapters.memory.state import State
-from headway.adapters.sqlite.engine import SqliteEngine
-from headway.apps.cli.commands import app
-from headway.assembly.engine import open_engine
 from headway.assembly.settings import engine_settings
 from headway.clock import CLOCK, Clock
 from headway.core.engine_url import AmqpUrl
@@ -26,6 +22,8 @@ from headway.runtime.storeless import BusOnly
 from headway.settings import MongoUrl, SqliteUrl
 from headway.testing.clock import VirtualClock
 from headway.testing.conformance.examples import ORDERS, key_of, publish, unit
+from headway.testing.engines import SqliteEngine, State, open_engine
+from tests.commands import app
 from tests.engines.pairs.harnesses import Parts, bus_parts
 
 _NAMES = ("HEADWAY_BUS", "HEADWAY_STORE", "HEADWAY_EXCHANGE", "HEADWAY_SETTINGS")

@@ -9,10 +9,9 @@ import pytest
 
 from headway import Event, Lifecycle, Service, Work
 from headway.clock import SystemClock
-from headway.runtime.publisher import Publisher
-from headway.runtime.worker import Worker
 from headway.testing.chance import Seeded
 from headway.testing.conformance.examples import QUEUES, opened, wrote
+from headway.testing.engines import Publisher, Worker
 from headway.testing.facts import Recorder
 from headway.testing.ports import Engine, InsertNew
 from tests.engines.pairs.postgres_harness import PostgresHarness, connected

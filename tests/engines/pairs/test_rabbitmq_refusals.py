@@ -12,10 +12,10 @@ import pytest
 from typer.testing import CliRunner
 
 from headway import Event, Service, Work, connect
-from headway.apps.cli.commands import app
 from headway.apps.cli.refusals import said_in_one_line
 from headway.testing.proxy import Fault, Proxy
 from headway.testing.servers import RabbitMQ
+from tests.commands import app
 
 WRONG_SETTINGS, UNAVAILABLE = 2, 3
 LOGIN = "guest:guest"

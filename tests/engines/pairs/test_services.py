@@ -11,10 +11,9 @@ from headway import Event, Service, Work
 from headway.clock import SystemClock
 from headway.operations import FailedQueues, verify
 from headway.runtime.overview import Verdict
-from headway.runtime.publisher import Publisher
-from headway.runtime.worker import Worker
 from headway.testing.chance import Seeded
 from headway.testing.conformance.examples import opened
+from headway.testing.engines import Publisher, Worker
 from headway.testing.facts import Recorder
 from headway.testing.ports import Engine
 from tests.engines.pairs.harnesses import StoreHarness

@@ -9,9 +9,7 @@ from typing import Any
 import pytest
 
 from headway import ConfigurationError, Event, Lifecycle, Service, Work
-from headway.runtime.publisher import Publisher
 from headway.runtime.storeless import BusOnly
-from headway.runtime.worker import Worker
 from headway.testing.chance import Seeded
 from headway.testing.conformance.examples import (
     MAILS,
@@ -26,6 +24,7 @@ from headway.testing.conformance.examples import (
     take_one,
     unit,
 )
+from headway.testing.engines import Publisher, Worker
 from headway.testing.facts import Recorder
 from headway.testing.ports import Beginning, Engine, Increment, Outcome
 from tests.engines.pairs.doom import Doom, KilledError, doomed

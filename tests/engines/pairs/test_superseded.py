@@ -11,14 +11,12 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from headway import ConfigurationError
-from headway.apps.cli.commands import app
-from headway.assembly.engine import open_engine
 from headway.core.writes import ID
-from headway.runtime.publisher import Publisher
-from headway.runtime.worker import Worker
+from headway.testing.engines import Publisher, Worker, open_engine
 from headway.testing.facts import Recorder
 from headway.testing.ports import Engine
 from tests.cli.shops import CHANCE, CLOCK, ShopFile, services
+from tests.commands import app
 
 FAILED = "chunking.failed"
 

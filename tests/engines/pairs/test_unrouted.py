@@ -11,12 +11,10 @@ from pathlib import Path
 import pytest
 
 from headway import Event, Service, Work
-from headway.assembly.engine import open_engine
 from headway.clock import CHANCE, CLOCK
 from headway.operations import verify
 from headway.runtime.overview import Verdict
-from headway.runtime.publisher import Publisher
-from headway.runtime.worker import Worker
+from headway.testing.engines import Publisher, Worker, open_engine
 from headway.testing.facts import Recorder
 from headway.testing.ports import Engine
 

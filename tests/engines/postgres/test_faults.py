@@ -12,11 +12,11 @@ import pytest
 
 from headway import Lifecycle
 from headway.adapters.postgres import document_rows, link
-from headway.adapters.postgres.store import PostgresStore, postgres_store
 from headway.errors import ConditionLostError
 from headway.retrying import DEFAULT_CLASSIFIER, Verdict
 from headway.testing.clock import VirtualClock
 from headway.testing.conformance.examples import ORDERS, unit
+from headway.testing.engines import PostgresStore, postgres_store
 from headway.testing.ports import (
     Add,
     Beginning,

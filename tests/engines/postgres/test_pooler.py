@@ -6,13 +6,13 @@ from collections.abc import AsyncIterator
 import pytest
 
 from headway import ConfigurationError
-from headway.adapters.postgres.store import postgres_store
 from headway.errors import TransactionEndedError
 from headway.testing.clock import VirtualClock
 from headway.testing.conformance.commit import CommitConformance
 from headway.testing.conformance.documents import DocumentsConformance
 from headway.testing.conformance.leases import LeasesConformance
 from headway.testing.conformance.records import RecordsConformance
+from headway.testing.engines import postgres_store
 from headway.testing.servers import PgBouncer, PostgreSQL
 from tests.engines.pairs.postgres_harness import PostgresHarness, connected, emptied, made_ready
 from tests.engines.postgres.test_bodies import ENDING, OWN, Body, among_others

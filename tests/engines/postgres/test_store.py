@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from headway import ConfigurationError, Lifecycle
 from headway.adapters.postgres.refusals import Place
 from headway.adapters.postgres.schema import VERSION, make_sure
-from headway.adapters.postgres.store import PostgresStore, postgres_store
 from headway.adapters.postgres.values import jsonb, kept, kept_key, unkept
 from headway.errors import UnstorableError
 from headway.retrying import DEFAULT_CLASSIFIER, Verdict
@@ -33,6 +32,7 @@ from headway.testing.conformance.examples import (
     unit,
     wrote,
 )
+from headway.testing.engines import PostgresStore, postgres_store
 from headway.testing.ports import (
     Add,
     Beginning,

@@ -2,10 +2,9 @@
 
 from datetime import timedelta
 
-from headway.adapters.rabbitmq.engine import RabbitParts, rabbitmq_parts
 from headway.clock import SystemChance, SystemClock
-from headway.runtime.joined_engine import without_store
 from headway.testing.conformance.harness import Capability, EngineHarness
+from headway.testing.engines import RabbitParts, rabbitmq_parts, without_store
 from headway.testing.ports import Engine
 from tests.engines.rabbitmq.harness import LACKS, cut
 

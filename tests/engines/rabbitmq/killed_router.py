@@ -9,9 +9,9 @@ import signal
 import sys
 from typing import Any
 
-from headway.adapters.rabbitmq.engine import rabbitmq_parts
 from headway.adapters.rabbitmq.looks import Looks
 from headway.clock import SystemChance, SystemClock
+from headway.testing.engines import rabbitmq_parts
 from headway.testing.ports import Queue
 
 _SETTLE = Looks.settle

@@ -6,11 +6,10 @@ python -m tests.engines.rabbitmq.operator URL WORK [LETTER_ID ...on stdin]
 import asyncio
 import sys
 
-from headway.adapters.rabbitmq.engine import rabbitmq_parts
 from headway.clock import SystemChance, SystemClock
 from headway.operations import FailedQueues, Report
-from headway.runtime.joined_engine import without_store
 from headway.testing.conformance.examples import ORDERS
+from headway.testing.engines import rabbitmq_parts, without_store
 
 
 def say(what: object) -> None:

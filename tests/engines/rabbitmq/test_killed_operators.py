@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from headway.adapters.rabbitmq import headers
-from headway.adapters.rabbitmq.engine import RabbitParts
 from headway.operations import Letter
 from headway.runtime.failed_reading import walk
 from headway.testing.conformance.examples import ORDERS, QUEUES, letters_for
+from headway.testing.engines import RabbitParts
 from tests.engines.rabbitmq.by_hand import contents
 from tests.engines.rabbitmq.engine import RabbitEngineHarness
 

@@ -10,7 +10,6 @@ import pytest
 
 from headway import ConfigurationError
 from headway.adapters.rabbitmq import looks, scanning
-from headway.adapters.rabbitmq.engine import RabbitParts, rabbitmq_parts
 from headway.adapters.rabbitmq.scanning import QueueHeldError
 from headway.clock import SystemChance
 from headway.errors import LetterGoneError, NotPublishedError
@@ -18,7 +17,6 @@ from headway.operations import FailedQueues, Letter
 from headway.retrying import Reason
 from headway.runtime.failed_reading import walk
 from headway.runtime.failed_sending import again
-from headway.runtime.joined_engine import without_store
 from headway.testing.conformance.examples import (
     MAILS,
     ORDERS,
@@ -28,6 +26,7 @@ from headway.testing.conformance.examples import (
     sent_again,
     take,
 )
+from headway.testing.engines import RabbitParts, rabbitmq_parts, without_store
 from headway.testing.ports import Message
 from headway.testing.servers import RabbitMQ
 from tests.engines.rabbitmq.by_hand import channel_to, contents, declare, put

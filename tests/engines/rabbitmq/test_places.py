@@ -4,11 +4,9 @@ from datetime import timedelta
 
 import pytest
 
-from headway.adapters.rabbitmq.engine import RabbitParts
 from headway.adapters.rabbitmq.scanning import Scan, Taken
 from headway.adapters.rabbitmq.topology import STEPS, delay_name, suspects_of
 from headway.operations import verify
-from headway.runtime.joined_engine import without_store
 from headway.runtime.overview import Verdict
 from headway.testing.conformance.examples import (
     MAILS,
@@ -18,6 +16,7 @@ from headway.testing.conformance.examples import (
     message,
     take_one,
 )
+from headway.testing.engines import RabbitParts, without_store
 from headway.testing.ports import Done, Later, Travel
 from tests.engines.rabbitmq.by_hand import channel_to, put
 from tests.engines.rabbitmq.engine import RabbitEngineHarness

@@ -15,14 +15,11 @@ from headway import Event, Service, Work
 from headway.adapters.rabbitmq.alive import Alive
 from headway.adapters.rabbitmq.connecting import parameters
 from headway.adapters.rabbitmq.consuming import Consumers
-from headway.adapters.rabbitmq.engine import rabbitmq_parts
 from headway.adapters.rabbitmq.link import Link
 from headway.clock import SystemChance, SystemClock
-from headway.runtime.joined_engine import without_store
 from headway.runtime.observers import Observers
-from headway.runtime.publisher import message_of
-from headway.runtime.worker import Worker
 from headway.testing.conformance.examples import MAILS, ORDERS, message, opened, publish, take
+from headway.testing.engines import Worker, message_of, rabbitmq_parts, without_store
 from headway.testing.ports import Done, Engine, encode
 from headway.testing.proxy import Proxy
 from headway.testing.servers import RabbitMQ

@@ -9,9 +9,9 @@ import pytest
 
 from headway import ConfigurationError
 from headway.adapters.rabbitmq import desk, sending
-from headway.adapters.rabbitmq.engine import RabbitParts
 from headway.errors import BrokerFullError, NotPublishedError
 from headway.testing.conformance.examples import ORDERS, QUEUES, letters_for, message
+from headway.testing.engines import RabbitParts
 from headway.testing.servers import RabbitMQ
 from tests.engines.rabbitmq.engine import RabbitEngineHarness
 

@@ -13,14 +13,12 @@ import pytest
 
 from headway import ConfigurationError
 from headway.adapters.rabbitmq import looks
-from headway.adapters.rabbitmq.engine import RabbitParts
 from headway.adapters.rabbitmq.outgoing import Outgoing
 from headway.adapters.rabbitmq.scanning import QueueHeldError
 from headway.adapters.rabbitmq.topology import EXCHANGE
 from headway.clock import SystemChance
 from headway.errors import NotPublishedError
 from headway.operations import UnroutedEvents
-from headway.runtime.joined_engine import without_store
 from headway.testing.conformance.examples import (
     MAILS,
     ORDERS,
@@ -31,6 +29,7 @@ from headway.testing.conformance.examples import (
     well_travelled,
 )
 from headway.testing.conformance.unrouted import UnroutedConformance
+from headway.testing.engines import RabbitParts, without_store
 from headway.testing.ports import MALFORMED, Bus, Done, Queue
 from headway.testing.servers import RabbitMQ
 from tests.engines.rabbitmq.by_hand import channel_to, contents, put

@@ -9,7 +9,7 @@ import redis
 
 from headway.adapters.redis.losses import concerns
 from headway.adapters.redis.opening import one_server
-from headway.adapters.redis.sequences import redis_sequences
+from headway.testing.engines import redis_sequences
 from headway.testing.ports import Offer
 from headway.testing.servers import Redis
 

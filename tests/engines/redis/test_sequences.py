@@ -10,12 +10,11 @@ import pytest
 from redis.exceptions import OutOfMemoryError
 
 from headway import ConfigurationError
-from headway.adapters.redis.clustered import clustered_sequences
-from headway.adapters.redis.sequences import RedisSequences, redis_sequences
 from headway.core.sequence_answers import Outcome
 from headway.errors import UnreadableKeyError
 from headway.order import OnGap, SequenceSettings, Why
 from headway.testing.clock import VirtualClock
+from headway.testing.engines import RedisSequences, clustered_sequences, redis_sequences
 from headway.testing.ports import Completion, Look, Offer
 from headway.testing.servers import Redis
 

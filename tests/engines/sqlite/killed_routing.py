@@ -10,10 +10,10 @@ from typing import Any
 
 from headway.adapters.sqlite import publishing
 from headway.adapters.sqlite.connection import Connection
-from headway.adapters.sqlite.engine import sqlite_engine
 from headway.clock import SystemChance, SystemClock
 from headway.testing.conformance.examples import message
 from headway.testing.conformance.unrouted import SHIPPED, SHIPPING
+from headway.testing.engines import sqlite_engine
 
 execute = Connection.execute
 

@@ -11,9 +11,9 @@ import pytest
 
 from headway.adapters.sqlite.bell import Bell
 from headway.adapters.sqlite.connection import Location
-from headway.adapters.sqlite.engine import SqliteEngine, sqlite_engine
 from headway.clock import SystemChance, SystemClock
 from headway.testing.conformance.examples import ORDERS, QUEUES, publish
+from headway.testing.engines import SqliteEngine, sqlite_engine
 from headway.testing.ports import Done
 from tests.engines.waiting import somebody_waits, until
 

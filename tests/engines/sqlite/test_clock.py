@@ -7,11 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from headway.adapters.sqlite.engine import SqliteEngine, sqlite_engine
-from headway.adapters.sqlite.sequences import sqlite_sequences
 from headway.clock import SystemChance, SystemClock
 from headway.core.sequence_answers import Outcome
 from headway.testing.conformance.examples import ORDERS, QUEUES, message, publish, unit
+from headway.testing.engines import SqliteEngine, sqlite_engine, sqlite_sequences
 from headway.testing.ports import Completion, Later, Offer
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

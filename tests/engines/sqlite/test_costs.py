@@ -11,18 +11,21 @@ from typing import Any
 
 import pytest
 
-from headway.adapters.memory.state import State
 from headway.adapters.sqlite import documents
-from headway.adapters.sqlite.engine import SqliteEngine, sqlite_engine
 from headway.adapters.sqlite.rows import seconds
 from headway.adapters.sqlite.selecting import read_row
-from headway.adapters.sqlite.sequences import sqlite_sequences
-from headway.adapters.sqlite.store import sqlite_store
 from headway.clock import SystemChance, SystemClock
 from headway.core.sequence_answers import Outcome
 from headway.order import OnGap, SequenceSettings
-from headway.runtime.joined_engine import with_store
 from headway.testing.conformance.examples import MAILS, ORDERS, publish
+from headway.testing.engines import (
+    SqliteEngine,
+    State,
+    sqlite_engine,
+    sqlite_sequences,
+    sqlite_store,
+    with_store,
+)
 from headway.testing.ports import Completion, Document, Look, Offer, Parked, instant
 from tests.engines.leases_in_doubt import LAPSED, RUNNING, leases_lapse, sweep_in_doubt
 from tests.engines.observers.scraping import scraped

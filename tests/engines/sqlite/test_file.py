@@ -16,8 +16,8 @@ import pytest
 from headway import ConfigurationError
 from headway.adapters.sqlite import letters, schema
 from headway.adapters.sqlite.connection import Location, connect
-from headway.adapters.sqlite.engine import SqliteEngine, sqlite_engine
 from headway.clock import SystemChance, SystemClock
+from headway.testing.engines import SqliteEngine, sqlite_engine
 from headway.testing.ports import Queue
 from tests.engines.waiting import somebody_waits
 
@@ -159,7 +159,7 @@ async def test_closing_ends_every_thread_and_may_be_repeated(tmp_path: Path) -> 
 def test_a_process_that_forgets_to_close_can_end(tmp_path: Path) -> None:
     code = f"""
 import asyncio
-from headway.adapters.sqlite.engine import sqlite_engine
+from headway.testing.engines import sqlite_engine
 from headway.adapters.system.chance import SystemChance
 from headway.adapters.system.clock import SystemClock
 from headway.ports.bus import Queue

@@ -18,10 +18,9 @@ import msgspec
 import pytest
 
 from headway import Lifecycle, Service
-from headway.adapters.sqlite.engine import SqliteEngine, sqlite_engine
 from headway.clock import SystemChance, SystemClock
 from headway.runtime.service import Handler
-from headway.runtime.worker import Worker
+from headway.testing.engines import SqliteEngine, Worker, sqlite_engine
 from headway.testing.facts import Recorder
 from headway.testing.ports import (
     Delivery,

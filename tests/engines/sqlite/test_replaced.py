@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from headway import ConfigurationError
-from headway.adapters.sqlite.engine import SqliteEngine, sqlite_engine
 from headway.clock import SystemChance, SystemClock
 from headway.errors import StorageLostError
 from headway.testing.conformance.examples import (
@@ -21,6 +20,7 @@ from headway.testing.conformance.examples import (
     publish,
     unit,
 )
+from headway.testing.engines import SqliteEngine, sqlite_engine
 from tests.engines.waiting import somebody_waits
 
 CLOCK = SystemClock()

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from headway import Resequencer
-from headway.adapters.sqlite.sequences import sqlite_sequences
 from headway.core.sequence_answers import Outcome
 from headway.errors import UnreadableKeyError
 from headway.order import Disposition, Result, Turn
 from headway.testing.clock import VirtualClock
+from headway.testing.engines import sqlite_sequences
 from headway.testing.ports import Completion, Look, Offer
 
 KEYS = ("6", "7", "8")

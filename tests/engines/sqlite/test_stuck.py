@@ -18,10 +18,10 @@ from headway import Lifecycle
 from headway.adapters.memory.views import is_in
 from headway.adapters.sqlite.candidates import SqliteCandidates
 from headway.adapters.sqlite.schema import _make
-from headway.adapters.sqlite.store import SqliteStore, sqlite_store
 from headway.adapters.sqlite.stuck import Expressions, questions
 from headway.testing.clock import VirtualClock
 from headway.testing.conformance.stuck import UNREADABLE, naive, old, scanned, seen
+from headway.testing.engines import SqliteStore, sqlite_store
 from headway.testing.ports import (
     Candidates,
     Claim,

@@ -12,9 +12,8 @@ import pytest
 
 from headway import Service
 from headway.clock import SystemChance
-from headway.runtime.publisher import Publisher
-from headway.runtime.worker import Worker
 from headway.testing.conformance.examples import ORDERS, opened, operations, publish
+from headway.testing.engines import Publisher, Worker
 from headway.testing.facts import Recorder
 from headway.testing.ports import Engine
 from tests.conformance.test_sqlite import SqliteHarness

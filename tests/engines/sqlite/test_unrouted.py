@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from headway.adapters.sqlite.engine import sqlite_engine
 from headway.clock import SystemChance, SystemClock
 from headway.testing.conformance.balancing import balanced
 from headway.testing.conformance.examples import message, opened, operations, take
 from headway.testing.conformance.unrouted import SHIPPED, SHIPPING
+from headway.testing.engines import sqlite_engine
 from headway.testing.ports import Queue
 from tests.conformance.test_sqlite import SqliteHarness
 

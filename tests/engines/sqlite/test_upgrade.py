@@ -11,12 +11,12 @@ import pytest
 
 from headway import ConfigurationError, Lifecycle
 from headway.adapters.sqlite.connection import Location
-from headway.adapters.sqlite.engine import sqlite_engine
 from headway.adapters.sqlite.rows import ITEM_COLUMNS
 from headway.adapters.sqlite.schema import STEPS, VERSION, open_file
 from headway.clock import SystemChance, SystemClock
 from headway.testing.conformance.balancing import balanced
 from headway.testing.conformance.examples import MAILS, ORDERS, QUEUES, publish
+from headway.testing.engines import sqlite_engine
 from headway.testing.ports import SweepRule, View
 
 VERSION_1 = Path(__file__).with_name("version_1.sql")

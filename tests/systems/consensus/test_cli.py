@@ -22,7 +22,6 @@ from typer.testing import CliRunner, Result
 
 from headway import ConfigurationError, connect
 from headway.apps.cli import consensus_ingesting
-from headway.apps.cli.commands import app
 from headway.apps.cli.consensus_away import said_in_one_line_of
 from headway.apps.cli.consensus_ingesting import _parsed_before
 from headway.apps.cli.consensus_known import without_known
@@ -39,6 +38,7 @@ from headway.systems.consensus.telling import Teller, Told, TroubleTeller, read
 from headway.systems.consensus.workers import Workers
 from headway.testing.servers.process import Process, wait_until
 from tests.cli.test_command import COMMAND, headway
+from tests.commands import app
 from tests.systems.consensus.test_pipeline import mbox
 
 MINE = "my mail, #1 50%"

@@ -16,9 +16,9 @@ import pytest
 from headway import ConfigurationError, connect, run_services
 from headway.assembly.connection import Connection
 from headway.assembly.loading import load_services
-from headway.runtime.worker import Worker
 from headway.systems.consensus import events
 from headway.systems.consensus.status import FAILED_QUEUES, Status, read_status
+from headway.testing.engines import Worker
 
 PIPELINE = "headway.systems.consensus.pipeline"
 EMPTY = "empty@list"

@@ -5,9 +5,6 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 
-from headway.adapters.memory.sequences import MemorySequences, MemoryShelf
-from headway.adapters.redis.sequences import redis_sequences
-from headway.adapters.sqlite.sequences import sqlite_sequences
 from headway.assembly.sequencing import OpenSequences
 from headway.clock import Chance
 from headway.metrics import Metric
@@ -23,6 +20,7 @@ from headway.systems.uptime.sqlite_store import SqliteStore
 from headway.systems.uptime.store import UptimeRecords
 from headway.testing.chance import Seeded
 from headway.testing.clock import VirtualClock
+from headway.testing.engines import MemorySequences, MemoryShelf, redis_sequences, sqlite_sequences
 
 MINUTE = 60_000
 FOUR = 4 * 60  # o'clock, in minutes

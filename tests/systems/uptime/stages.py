@@ -18,7 +18,6 @@ from typing import Any
 
 from typer.testing import CliRunner
 
-from headway.apps.cli.commands import app
 from headway.errors import SequencesAwayError
 from headway.metrics import Metric
 from headway.systems.uptime import metrics
@@ -30,6 +29,7 @@ from headway.systems.uptime.processor import Handled, ResultProcessor
 from headway.systems.uptime.results import CheckResult, CheckStatus, encode
 from headway.systems.uptime.settings import UptimeSettings
 from headway.testing.servers import Redis, wait_until
+from tests.commands import app
 
 FOUR = datetime(2026, 1, 5, 4, 0, tzinfo=UTC)
 

@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 from redis.asyncio import Redis as Client
 
-from headway.adapters.redis.sequences import redis_sequences
 from headway.order import Disposition, SequenceSettings
 from headway.systems.uptime import metrics
 from headway.systems.uptime.metrics import Tally
 from headway.systems.uptime.opening import open_processor
 from headway.systems.uptime.rollout import Features
 from headway.systems.uptime.settings import UptimeSettings
+from headway.testing.engines import redis_sequences
 from headway.testing.servers import Redis
 from tests.systems.uptime.sites import FOUR, Site, check, send
 

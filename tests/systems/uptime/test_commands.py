@@ -20,7 +20,6 @@ from headway import ConfigurationError
 from headway.adapters.arroyo.client_log import ClientLog
 from headway.adapters.arroyo.offsets import LostOffset
 from headway.apps.cli import uptime_running
-from headway.apps.cli.commands import app
 from headway.apps.cli.demo_uptime import _NEXT
 from headway.apps.cli.uptime_waiting import until_none_is_held
 from headway.facts import GapGivenUp, SequencesAway
@@ -37,6 +36,7 @@ from headway.systems.uptime.sqlite_store import SqliteStore
 from headway.systems.uptime.validation import Drop
 from headway.testing.clock import VirtualClock
 from headway.testing.servers.loopback import free_port
+from tests.commands import app
 from tests.systems.uptime.sites import FOUR, MINUTE, Site, check
 
 WATCHED = {

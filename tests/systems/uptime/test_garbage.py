@@ -14,7 +14,6 @@ from prometheus_client import CollectorRegistry, generate_latest
 from typer.testing import CliRunner
 
 from headway import ConfigurationError, connect
-from headway.apps.cli.commands import app
 from headway.order import Disposition
 from headway.systems.uptime import metrics
 from headway.systems.uptime.embedded import Embedded
@@ -26,6 +25,7 @@ from headway.systems.uptime.service import _data, publish_results
 from headway.systems.uptime.settings import UptimeSettings
 from headway.systems.uptime.validation import AHEAD_AT_MOST, Drop
 from headway.testing.ports import Offer
+from tests.commands import app
 from tests.systems.uptime.sites import FOUR, Site, at, check, send
 
 GOOD = check(FOUR)
