@@ -1,5 +1,6 @@
 """Engines that a URL names, opened as Headway's own processes open them."""
 
+from headway.adapters.sqlite.tables import Tables
 from headway.assembly.sequencing import open_sequences
 
-__all__ = ["open_sequences"]
+__all__ = ["Tables", "open_sequences"]

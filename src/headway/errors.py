@@ -24,7 +24,7 @@ from headway.core.errors import (
 )
 from headway.ports.sequences import UnreadableKeyError
 from headway.runtime.order import UnknownKeyError
-from headway.runtime.sequence_reach import SequencesAwayError
+from headway.runtime.sequence_reach import SequencesAwayError, is_unavailable
 
 __all__ = [
     "BrokerFullError",
@@ -50,4 +50,5 @@ __all__ = [
     "UnsendableError",
     "UnstorableError",
     "WorkOverError",
+    "is_unavailable",
 ]

@@ -5,14 +5,19 @@ from headway.core.sequence_fates import Disposition, Result
 from headway.core.sequence_settings import OnGap, OnLate, SequenceSettings
 from headway.core.sequence_state import Gap, Why
 from headway.ports.resequencing import LookScheduler, SequenceWatcher
+from headway.ports.sequences import SequenceEngine
+from headway.runtime.resequencer import BatchResequencer, Progress
 
 __all__ = [
+    "BatchResequencer",
     "Disposition",
     "Gap",
     "LookScheduler",
     "OnGap",
     "OnLate",
+    "Progress",
     "Result",
+    "SequenceEngine",
     "SequenceSettings",
     "SequenceWatcher",
     "Turn",

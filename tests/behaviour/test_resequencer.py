@@ -10,9 +10,8 @@ from typing import Any
 
 import pytest
 
-from headway import ConfigurationError
-from headway import Resequencer as PublicResequencer
-from headway.errors import SequencesAwayError
+from headway import ConfigurationError, Resequencer
+from headway.errors import SequencesAwayError, is_unavailable
 from headway.facts import (
     GapGivenUp,
     KeyCleared,
@@ -25,10 +24,8 @@ from headway.facts import (
     StaleDropped,
     TurnLost,
 )
-from headway.order import Disposition, Result, SequenceSettings, Turn
-from headway.runtime.resequencer import Resequencer
+from headway.order import BatchResequencer, Disposition, Result, SequenceSettings, Turn
 from headway.runtime.sequence_applying import in_thread, one_by_one
-from headway.runtime.sequence_reach import is_away
 from headway.runtime.sequence_watchers import SequenceWatchers
 from headway.testing.chance import Seeded
 from headway.testing.clock import VirtualClock
@@ -60,14 +57,14 @@ class Bench:
 
     def worker(
         self, apply: Callable[[Turn], Awaitable[None]] | None = None, **given: Any
-    ) -> Resequencer:
+    ) -> BatchResequencer:
         sequences = given.pop("sequences", None) or MemorySequences(self.clock, shelf=self.shelf)
-        return Resequencer(
+        return BatchResequencer(
             sequences,
             one_by_one(apply or self.apply),
             clock=self.clock,
             chance=self._chance,
-            watcher=self,
+            watchers=[self],
             **{"together": False, **given},
         )
 
@@ -355,7 +352,7 @@ async def test_nobody_waits_for_an_engine_that_hangs_once_it_is_known(bench: Ben
     ("error", "away"), [(ConnectionResetError(), True), (ValueError("wrong"), False)]
 )
 def test_only_what_speaks_of_the_connection_is_waited_for(error: Exception, *, away: bool) -> None:
-    assert is_away(error) is away
+    assert is_unavailable(error) is away
 
 
 @pytest.mark.parametrize(
@@ -384,7 +381,7 @@ async def test_what_no_engine_could_keep_is_refused_before_anything_is_done(
 ) -> None:
     seen: list[int] = []
     url = f"sqlite:///{tmp_path}/order.db?synchronous=off"
-    async with PublicResequencer(lambda work: seen.append(work.position), url=url) as order:
+    async with Resequencer(lambda work: seen.append(work.position), url=url) as order:
         with pytest.raises(ValueError, match=said):
             await order.offer(**{"key": "k", "position": 2, "applied": 0, **wrong})
         assert await order.offer("k", 1, b"a", applied=0) is Disposition.APPLIED
@@ -392,7 +389,7 @@ async def test_what_no_engine_could_keep_is_refused_before_anything_is_done(
 
 
 async def test_nothing_is_offered_where_nobody_would_look_at_what_is_held(tmp_path: Path) -> None:
-    order = PublicResequencer(lambda _work: None, url=f"sqlite:///{tmp_path}/order.db", name="jobs")
+    order = Resequencer(lambda _work: None, url=f"sqlite:///{tmp_path}/order.db", name="jobs")
     said = "the resequencer 'jobs' is not running.*use it as `async with"
     with pytest.raises(ConfigurationError, match=said):
         await order.offer("k", 1)
@@ -423,7 +420,7 @@ async def test_the_public_one_works_on_a_file_with_a_plain_function(tmp_path: Pa
 
     url = f"sqlite:///{tmp_path}/order.db?synchronous=off"
     settings = SequenceSettings().scaled(0.001)
-    async with PublicResequencer(
+    async with Resequencer(
         apply, url=url, settings=settings, look_every=timedelta(milliseconds=20)
     ) as order:
         assert await order.offer("k", 1, b"a") is Disposition.APPLIED

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from headway.adapters.arroyo.progress import NOTHING
+from headway.systems.uptime.arroyo.progress import NOTHING
 from headway.systems.uptime.hosting import host_of, progress_in
 from headway.systems.uptime.metrics import Tally
 from headway.systems.uptime.opening import open_processor, open_store

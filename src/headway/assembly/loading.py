@@ -3,7 +3,6 @@
 import importlib
 import sys
 from collections.abc import Iterable
-from difflib import get_close_matches
 from pathlib import Path
 from types import ModuleType, TracebackType
 
@@ -11,6 +10,7 @@ from headway.core.errors import ConfigurationError
 from headway.core.failure import note
 from headway.core.sequence_settings import SequenceSettings
 from headway.core.showing import described
+from headway.core.suggestion import suggestion
 from headway.core.traces import trace
 from headway.runtime.service import Service
 
@@ -112,7 +112,6 @@ def _meant(module: ModuleType, attribute: str) -> str:
     known = [
         key for key in _named_in(module) if key not in there or isinstance(there[key], Service)
     ]
-    close = get_close_matches(attribute, known, n=1)
-    if close:
-        return f", did you mean {module.__name__}:{close[0]}?"
-    return f" (there are: {', '.join(known)})" if known else ""
+    if not known:
+        return ""
+    return f", {suggestion(attribute, known, before=f'{module.__name__}:')}"

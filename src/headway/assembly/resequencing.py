@@ -19,7 +19,6 @@ from headway.core.showing import shown
 from headway.ports.resequencing import LookScheduler, SequenceWatcher
 from headway.runtime import resequencer
 from headway.runtime.sequence_applying import in_thread, one_by_one
-from headway.runtime.sequence_watchers import SequenceWatchers
 
 Apply = Callable[[Turn], Awaitable[None] | None]
 
@@ -58,12 +57,12 @@ class Resequencer:
         patience: timedelta = resequencer.PATIENCE,
         look_every: timedelta = resequencer.LOOK_EVERY,
     ) -> None:
-        self._runs = resequencer.Resequencer(
+        self._runs = resequencer.BatchResequencer(
             open_sequences(url, family=name, settings=settings),
             one_by_one(_awaited(apply)),
             clock=CLOCK,
             chance=CHANCE,
-            watcher=SequenceWatchers(SequenceLog(), *([watcher] if watcher else [])),
+            watchers=[SequenceLog(), *([watcher] if watcher else [])],
             scheduler=scheduler,
             progress=progress,
             patience=patience,

@@ -5,7 +5,6 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 
 from headway.core.engine_url import (
@@ -24,6 +23,7 @@ from headway.core.errors import ConfigurationError
 from headway.core.parsing import meant_by
 from headway.core.policy import RETRY_PREFIXES, RETRY_SETTINGS, RetryConfig
 from headway.core.secrets import hide_fields, shown_url
+from headway.core.suggestion import nearest, suggestion
 from headway.core.sweep_settings import SweepSettings
 
 SETTINGS_FILE = "HEADWAY_SETTINGS"
@@ -215,11 +215,9 @@ def _misspelt(name: str) -> str | None:
         return None
     if name.startswith("HEADWAY_"):
         own = [each.removeprefix("HEADWAY_") for each in _OWN]
-        near = get_close_matches(name.removeprefix("HEADWAY_"), own, n=1)
-        return f"did you mean HEADWAY_{near[0]}?" if near else f"there are: {', '.join(_OWN)}"
+        return suggestion(name.removeprefix("HEADWAY_"), own, before="HEADWAY_")
     if name.upper().startswith("HEADWAY"):
-        close = get_close_matches(name.upper(), _OWN, n=1, cutoff=_NEARLY)
-        meant = close[0] if close else None
+        meant = nearest(name.upper(), _OWN, cutoff=_NEARLY)
     else:
         meant = meant_by(name, RETRY_SETTINGS, RETRY_PREFIXES)
     return None if meant is None else f"did you mean {meant}?"
@@ -248,9 +246,9 @@ def _refuse_empty(settings: Mapping[str, str]) -> None:
 def _refuse_misspelt_broker(settings: Mapping[str, str]) -> None:
     for name in settings:
         if name.startswith("RABBITMQ_") and name not in _BROKERS:
-            near = get_close_matches(name, _BROKERS, n=1, cutoff=_NEARLY)
-            if near:
-                raise ConfigurationError(f"{name} is no setting: did you mean {near[0]}?")
+            near = nearest(name, _BROKERS, cutoff=_NEARLY)
+            if near is not None:
+                raise ConfigurationError(f"{name} is no setting: did you mean {near}?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,15 +1,14 @@
 """A report of an error, as any service may send it in."""
 
 import re
-from collections.abc import Sequence
 from datetime import datetime
-from difflib import get_close_matches
 from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
 
 from headway.core.secrets import hidden, without_secrets
+from headway.core.suggestion import suggestion
 
 Level = Literal["error", "warning", "critical", "info"]
 LEVELS: tuple[Level, ...] = ("critical", "error", "warning", "info")
@@ -141,10 +140,4 @@ def _unknown_field(error: msgspec.ValidationError) -> str:
     if unknown is None:
         return str(error)
     fields = [each.name for each in msgspec.structs.fields(ErrorReport)]
-    return f"{unknown[1]!r} is no field of a report: {cure_of_name(unknown[1], fields)}"
-
-
-def cure_of_name(name: str, names: Sequence[str]) -> str:
-    """Name what may have been meant, or all that there are."""
-    near = get_close_matches(name.lower(), names, n=1)
-    return f"did you mean {near[0]}?" if near else f"there are {', '.join(names)}"
+    return f"{unknown[1]!r} is no field of a report: {suggestion(unknown[1].lower(), fields)}"

@@ -5,10 +5,10 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from difflib import get_close_matches
 from typing import Any
 
 from headway.core.errors import ConfigurationError
+from headway.core.suggestion import nearest
 
 _Parse = Callable[[str], Any]
 _SHOWN = 80
@@ -108,12 +108,8 @@ def meant_by(given: str, known: Sequence[Setting], prefixes: Sequence[str]) -> s
     names = [prefix + setting.name for prefix in prefixes for setting in known]
     if given in names:
         return None
-    near = get_close_matches(name, names, n=1, cutoff=0.93)
-    return (
-        near[0]
-        if near
-        else {_UNIT.sub("", each): each for each in reversed(names)}.get(_UNIT.sub("", name))
-    )
+    by_stem = {_UNIT.sub("", each): each for each in reversed(names)}
+    return nearest(name, names, cutoff=0.93) or by_stem.get(_UNIT.sub("", name))
 
 
 _UNIT = re.compile(r"_(MS|MILLIS|MILLISECONDS|S|SECS?|SECONDS?|MINS?|MINUTES?|HOURS?|DAYS?)$")

@@ -4,13 +4,13 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from difflib import get_close_matches
 from typing import Any, Self
 
 from headway.core.errors import ConfigurationError
 from headway.core.gateway_url import GatewayUrl, read_gateway_url
 from headway.core.lifecycle import ATTEMPTS, Lifecycle
 from headway.core.parsing import Setting, number, one_of, read, whole_number
+from headway.core.suggestion import nearest, suggestion
 from headway.core.sweep import SweepRule
 
 _PREFIX = "RETRY_JOB_"
@@ -74,11 +74,11 @@ class SweepSettings:
         """Refuse a limit of attempts for a collection that is nearly one of these."""
         known = {setting_of(name) for name in (*collections, *ATTEMPTS)}
         for given in sorted(set(self.max_attempts) - known):
-            near = get_close_matches(given, known, n=1, cutoff=_NEAR)
+            near = nearest(given, known, cutoff=_NEAR)
             if near:
                 before = f"{_PREFIX}{_MAX_ATTEMPTS}"
                 raise ConfigurationError(
-                    f"{before}{given} is for no collection: did you mean {before}{near[0]}?"
+                    f"{before}{given} is for no collection: did you mean {before}{near}?"
                 )
 
     def in_force(self) -> dict[str, str]:
@@ -164,13 +164,9 @@ def _refuse_unknown(settings: Mapping[str, str]) -> None:
         if given == name or given in names or given.removeprefix(_MAX_ATTEMPTS) not in {given, ""}:
             continue
         known = [*names, f"{_MAX_ATTEMPTS}<COLLECTION>"]
-        near = get_close_matches(given, known, n=1)
-        cure = (
-            f"did you mean {_PREFIX}{near[0]}?"
-            if near
-            else f"after {_PREFIX} comes {', '.join(known)}"
+        raise ConfigurationError(
+            f"{name} is not a setting: {suggestion(given, known, before=_PREFIX)}"
         )
-        raise ConfigurationError(f"{name} is not a setting: {cure}")
 
 
 def _refuse_long_base(settings: Mapping[str, str], fields: Mapping[str, Any]) -> None:

@@ -3,12 +3,12 @@
 import logging
 from collections.abc import Sequence
 from datetime import timedelta
-from difflib import get_close_matches
 
 from headway.core.errors import ConfigurationError
 from headway.core.origin import origin
 from headway.core.policy import RetryConfig
 from headway.core.showing import shown
+from headway.core.suggestion import nearest
 from headway.runtime.service import Service, Subscription
 from headway.runtime.storeless import needs_store
 
@@ -42,11 +42,11 @@ def refuse_misspelt(service: Service) -> None:
     declared = service.lifecycles_by_name.keys()
     worked_on = {each.documents[0] for each in service.subscriptions.values() if each.documents}
     for name in declared - worked_on:
-        near = get_close_matches(name, worked_on - declared, n=1)
+        near = nearest(name, worked_on - declared)
         if near:
             raise ConfigurationError(
                 f"{service.name}: no handler works on documents of {name!r}, for which there is a "
-                f"lifecycle: did you mean {near[0]!r}?"
+                f"lifecycle: did you mean {near!r}?"
             )
 
 

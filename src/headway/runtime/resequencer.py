@@ -31,6 +31,7 @@ from headway.runtime.sequence_leases import SequenceLeases
 from headway.runtime.sequence_reach import Reach, SequencesAwayError
 from headway.runtime.sequence_scheduling import Looks
 from headway.runtime.sequence_turns import HeldKey, Turns
+from headway.runtime.sequence_watchers import SequenceWatchers
 
 T = TypeVar("T")
 Otherwise = Callable[[Sequence[Result]], Awaitable[None]]
@@ -49,8 +50,11 @@ LOOK_EVERY = timedelta(seconds=1)
 _KEYS_AT_ONCE = 100
 
 
-class Resequencer:
-    """Drives the sequences of one engine for one worker."""
+class BatchResequencer:
+    """Apply results of many keys in their order, on an engine and a clock that you open.
+
+    `headway.Resequencer` is the same for one function and one URL.
+    """
 
     def __init__(
         self,
@@ -59,7 +63,7 @@ class Resequencer:
         *,
         clock: Clock,
         chance: Chance,
-        watcher: SequenceWatcher,
+        watchers: Sequence[SequenceWatcher] = (),
         scheduler: LookScheduler | None = None,
         otherwise: Otherwise | None = None,
         wanted: Wanted | None = None,
@@ -76,7 +80,7 @@ class Resequencer:
                 did.
             clock: For the pauses only: what is due is decided by the engine's own.
             chance: Makes tokens.
-            watcher: Hears what happened.
+            watchers: Hear what happened; one that raises disturbs neither the work nor the others.
             scheduler: Has keys looked at later; without one, somebody has to `run` this.
             otherwise: Takes results while the engine is away; without it that is raised, and the
                 source has to keep them.
@@ -89,7 +93,7 @@ class Resequencer:
         self.sequences = sequences
         self._clock = clock
         self._chance = chance
-        self._watcher = watcher
+        self._watcher = watcher = SequenceWatchers(*watchers)
         self._looks = Looks(scheduler, watcher)
         self._otherwise = otherwise
         self._wanted = wanted

@@ -8,7 +8,7 @@ from datetime import timedelta
 from headway.core.sequence_answers import Turn
 from headway.ports.clock import Clock
 from headway.ports.sequences import Sequences
-from headway.runtime.sequence_reach import is_away
+from headway.runtime.sequence_reach import is_unavailable
 
 _BEATS = 3
 """In one lease: two of them may come too late."""
@@ -45,6 +45,6 @@ class SequenceLeases:
         try:
             return await self._sequences.renew(work)
         except Exception as error:
-            if is_away(error):
+            if is_unavailable(error):
                 return True  # the next beat asks again
             raise

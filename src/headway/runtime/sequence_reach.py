@@ -72,7 +72,7 @@ class Reach:
             try:
                 answer = await question()
             except Exception as error:
-                if not is_away(error):
+                if not is_unavailable(error):
                     raise
                 self._failed(error, began)
             else:
@@ -114,7 +114,7 @@ class Reach:
         try:
             await self._probe()
         except Exception as error:  # noqa: BLE001 (of any engine)
-            return not is_away(error)  # whoever asks is told what else is wrong
+            return not is_unavailable(error)  # whoever asks is told what else is wrong
         return True
 
     def _failed(self, error: Exception, began: datetime) -> None:
@@ -136,6 +136,6 @@ class Reach:
         self._since, self._told, self._error = None, False, None
 
 
-def is_away(error: BaseException) -> bool:
+def is_unavailable(error: BaseException) -> bool:
     """Say whether an engine was not reached, or answered that it cannot serve just now."""
     return _KNOWN.classify(error).verdict in {Verdict.TRANSIENT, Verdict.UNKNOWN_OUTCOME}

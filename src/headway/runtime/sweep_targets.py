@@ -3,10 +3,10 @@
 import logging
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 
 from headway.core.errors import ConfigurationError
 from headway.core.showing import described
+from headway.core.suggestion import suggestion
 from headway.core.sweep import SweepRule
 from headway.core.sweep_settings import SweepSettings
 from headway.ports.bus import Bus, Queue
@@ -66,9 +66,9 @@ def find_targets(
     targets = {collection: _one(collection, its) for collection, its in found.items()}
     for name in only:
         if name not in targets:
-            near = get_close_matches(name, targets, n=1)
-            cure = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(targets)}"
-            raise ConfigurationError(f"collection {name!r} is not swept here: {cure}")
+            raise ConfigurationError(
+                f"collection {name!r} is not swept here: {suggestion(name, targets)}"
+            )
     return [target for name, target in targets.items() if not only or name in only]
 
 

@@ -9,7 +9,7 @@ from datetime import timedelta
 
 import pytest
 
-from headway.adapters.arroyo.pool import ProcessLostError, WatchedPool
+from headway.systems.uptime.arroyo.pool import ProcessLostError, WatchedPool
 from headway.testing.clock import VirtualClock
 from headway.testing.servers import wait_until
 

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
-from headway.adapters.arroyo.progress import NOTHING, GroupProgress
+from headway.systems.uptime.arroyo.progress import NOTHING, GroupProgress
 from headway.testing.clock import VirtualClock
 from headway.testing.servers import wait_until
 
@@ -113,7 +113,7 @@ def _nobody_answers() -> None:
 def test_of_a_server_that_is_not_there_nothing_is_known(
     clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headway.adapters.arroyo.progress._TIMEOUT_SECONDS", 0.2)
+    monkeypatch.setattr("headway.systems.uptime.arroyo.progress._TIMEOUT_SECONDS", 0.2)
     progress = GroupProgress("127.0.0.1:1", GROUP, TOPIC, clock)
     progress.ask()
     progress.close()

@@ -10,9 +10,9 @@ from arroyo.errors import OffsetOutOfRange
 from arroyo.types import Topic
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from headway.adapters.arroyo.client_log import ClientLog
-from headway.adapters.arroyo.offsets import LostOffset, lost_offsets
-from headway.adapters.arroyo.source import kafka_consumer
+from headway.systems.uptime.arroyo.client_log import ClientLog
+from headway.systems.uptime.arroyo.offsets import LostOffset, lost_offsets
+from headway.systems.uptime.arroyo.source import kafka_consumer
 from headway.testing.clock import VirtualClock
 from headway.testing.servers import wait_until
 from headway.testing.servers.loopback import free_port

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from headway import connect
-from headway.adapters.sqlite.tables import Tables
+from headway.engines import Tables
 from headway.errors import StorageLostError
 
 SCHEMA = ("create table if not exists notes (text text)",)

@@ -259,7 +259,7 @@ async def test_who_goes_on_while_it_is_put_right_has_it_put_right_again(memory: 
 _HANGING_BROKER = """
 import asyncio, time
 from datetime import timedelta
-from headway.adapters.celery.scheduler import CeleryScheduler
+from headway.systems.uptime.celery_scheduler import CeleryScheduler
 from headway.adapters.system.clock import SystemClock
 
 class Task:  # as Celery's, on a broker that took the connection and then stopped

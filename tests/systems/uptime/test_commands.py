@@ -17,14 +17,14 @@ from arroyo.errors import OffsetOutOfRange
 from typer.testing import CliRunner, Result
 
 from headway import ConfigurationError
-from headway.adapters.arroyo.client_log import ClientLog
-from headway.adapters.arroyo.offsets import LostOffset
 from headway.apps.cli import uptime_running
 from headway.apps.cli.demo_uptime import _NEXT
 from headway.apps.cli.uptime_waiting import until_none_is_held
 from headway.facts import GapGivenUp, SequencesAway
 from headway.logs import SequenceLog
 from headway.order import Why
+from headway.systems.uptime.arroyo.client_log import ClientLog
+from headway.systems.uptime.arroyo.offsets import LostOffset
 from headway.systems.uptime.meeting import meet_sequences
 from headway.systems.uptime.metrics import DROPPED
 from headway.systems.uptime.opening import open_store

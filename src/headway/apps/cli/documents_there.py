@@ -1,10 +1,10 @@
 """What is said of a collection in which there is no document: its name may be mistyped."""
 
 from collections.abc import Sequence
-from difflib import get_close_matches
 
 from headway.core.decision import Decision, archive_of, archived_from
 from headway.core.showing import shown
+from headway.core.suggestion import nearest, suggestion
 from headway.runtime.documents import StoredDocuments
 
 _NAMED = 20
@@ -28,7 +28,7 @@ async def nothing_in(
     if await documents.exists(place):
         return ""
     there = await documents.collections()
-    if is_declared and not get_close_matches(place, there, n=1, cutoff=_NEAR):
+    if is_declared and nearest(place, there, cutoff=_NEAR) is None:
         return ""
     if not there:
         return f"There is no document in {shown(place)}, nor in any other collection."
@@ -40,6 +40,4 @@ async def nothing_in(
 
 
 def _instead(collection: str, there: Sequence[str]) -> str:
-    near = get_close_matches(collection, there, n=1)
-    meant = f"did you mean {shown(near[0])}? There are: " if near else "there are: "
-    return meant + ", ".join(map(shown, there[:_NAMED])) + ", ..." * (len(there) > _NAMED)
+    return suggestion(shown(collection), map(shown, there))

@@ -1,9 +1,9 @@
 """What is said of an error type that no dead letter has: its name may be mistyped."""
 
 from collections.abc import Collection
-from difflib import get_close_matches
 
 from headway.core.showing import shown
+from headway.core.suggestion import suggestion
 from headway.runtime.failed import FailedQueues
 
 _NAMED = 20
@@ -21,10 +21,7 @@ async def why_none(
         return ""
     if not there:
         return f"No dead letter is in {shown(name)}."
-    near = get_close_matches(error_type, there, n=1)
-    meant = f"did you mean {shown(near[0])}? There are: " if near else "there are: "
-    more = ", ..." * (len(there) > _NAMED)
     return (
-        f"No dead letter of {shown(name)} has the error type {shown(error_type)}: {meant}"
-        f"{', '.join(map(shown, there[:_NAMED]))}{more}."
+        f"No dead letter of {shown(name)} has the error type {shown(error_type)}: "
+        f"{suggestion(error_type, map(shown, there))}"
     )

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from difflib import get_close_matches
 
 import typer
 
@@ -12,6 +11,7 @@ from headway.core.decision import archive_of, archived_from
 from headway.core.errors import ConfigurationError
 from headway.core.lifecycle import Lifecycle
 from headway.core.showing import shown
+from headway.core.suggestion import suggestion
 from headway.core.sweep import SweepRule
 from headway.core.sweep_settings import SweepSettings
 from headway.runtime.documents import RuleOf, TargetOf
@@ -85,10 +85,7 @@ def _declared(services: Sequence[Service]) -> Mapping[str, Lifecycle]:
 
 
 def _unknown(collection: str, known: Collection[str]) -> str:
-    close = get_close_matches(collection, known, n=1)
-    hint = f"did you mean {close[0]}? " if close else ""
-    there = ", ".join(sorted(known)) or "none"
     return (
-        f"collection={shown(collection)!r} is not accepted: {hint}The services that were named "
-        f"work on: {there}"
+        f"Invalid collection {shown(collection)!r}: none of the services that were named works on "
+        f"it; {suggestion(collection, sorted(known)) if known else 'they work on none'}"
     )

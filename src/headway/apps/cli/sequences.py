@@ -19,7 +19,7 @@ from headway.core.secrets import hidden, shown_url
 from headway.core.sequence_settings import DEFAULT_NAME, SequenceSettings
 from headway.core.showing import shown
 from headway.runtime.order import ResultOrder, UnknownKeyError
-from headway.runtime.sequence_reach import is_away
+from headway.runtime.sequence_reach import is_unavailable
 from headway.systems.uptime.settings import UptimeSettings
 
 T = TypeVar("T")
@@ -109,7 +109,7 @@ def _on_redis(meant: _Meant, which: Which, body: Body[T]) -> T:
     except (RedisError, RedisClusterException, OSError) as error:
         said = hidden(str(error)) or f"no answer within {_ANSWERS_WITHIN:g} s"
         refused = meant.refused("cannot be used", said)
-        if is_away(error):
+        if is_unavailable(error):
             raise UnavailableError(str(refused)) from error
         raise refused from error
 

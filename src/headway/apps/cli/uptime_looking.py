@@ -13,7 +13,7 @@ from headway.core.engine_url import SqliteUrl, read_sequences_url
 from headway.core.errors import ConfigurationError
 from headway.core.secrets import hidden, shown_url
 from headway.core.showing import shown
-from headway.runtime.sequence_reach import is_away
+from headway.runtime.sequence_reach import is_unavailable
 from headway.systems.uptime.opening import open_store
 from headway.systems.uptime.reading import status_of
 from headway.systems.uptime.settings import UptimeSettings
@@ -32,7 +32,7 @@ def read_status(settings: UptimeSettings) -> dict[str, Any]:
     try:
         return asyncio.run(status_of(settings))
     except Exception as error:
-        if not is_away(error):
+        if not is_unavailable(error):
             raise
         url = shown_url(settings.sequences_url)
         raise UnavailableError(

@@ -14,7 +14,7 @@ from headway.apps.cli.screen import many, when
 from headway.assembly.sequencing import open_sequences
 from headway.core.showing import shown
 from headway.runtime.order import OrderReport
-from headway.runtime.sequence_reach import is_away
+from headway.runtime.sequence_reach import is_unavailable
 from headway.systems.uptime.opening import FAMILY
 from headway.systems.uptime.settings import UptimeSettings
 
@@ -34,7 +34,7 @@ async def until_none_is_held(settings: UptimeSettings, patience: timedelta) -> b
                 try:
                     report = await order.status(1)
                 except Exception as error:
-                    if not is_away(error):
+                    if not is_unavailable(error):
                         raise
                     away_since = away_since or CLOCK.now()
                     if CLOCK.now() - away_since >= patience:

@@ -14,9 +14,9 @@ from headway.core.error_report import (
     LEVELS,
     OUTCOMES,
     ErrorFilter,
-    cure_of_name,
     read_report,
 )
+from headway.core.suggestion import suggestion
 from headway.ports.clock import Clock
 from headway.ports.error_book import ErrorBook
 
@@ -108,7 +108,7 @@ def refuse_unknown(request: Request, names: Sequence[str]) -> None:
     """Refuse a question with a name that says nothing here: it would be answered as another one."""
     for name in request.query_params:
         if name not in names:
-            cure = cure_of_name(name, names) if names else "nothing can be asked for here"
+            cure = suggestion(name.lower(), names) if names else "nothing can be asked for here"
             raise ValueError(f"{name[:40]!r} is not accepted: {cure}")
 
 

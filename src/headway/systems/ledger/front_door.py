@@ -13,7 +13,7 @@ from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse, Red
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.exceptions import HTTPException
 
-from headway.assembly.http_guard import HttpGuard
+from headway.http import HttpGuard
 from headway.systems.ledger import answers, openapi
 from headway.systems.ledger.answers import Answer
 from headway.systems.ledger.events import IDENTIFIER, IDENTIFIER_IN_WORDS

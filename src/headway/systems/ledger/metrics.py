@@ -10,9 +10,8 @@ from typing import Literal
 
 from prometheus_client import CollectorRegistry
 
-from headway.adapters.prometheus.families import counter, histogram
 from headway.metrics import Metric
-from headway.prometheus import PrometheusObserver
+from headway.prometheus import PrometheusObserver, counter, histogram
 
 Outcome = Literal["stored", "duplicate", "invalid", "exhausted", "unknown", "failed"]
 

@@ -17,7 +17,7 @@ from fastapi import FastAPI
 from prometheus_client import CollectorRegistry
 
 from headway import ConfigurationError
-from headway.assembly.http_server import (
+from headway.http import (
     LAST_REQUESTS,
     StopOrder,
     address_of,

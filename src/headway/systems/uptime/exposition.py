@@ -13,8 +13,8 @@ from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
 
-from headway.assembly.metrics_server import served
 from headway.metrics import Metric
+from headway.prometheus import served
 from headway.systems.uptime.hosting import LoopThread
 from headway.systems.uptime.metrics import CATALOGUE, bucket_name, labels_in
 from headway.systems.uptime.opening import open_store

@@ -33,13 +33,13 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from headway import HeadwayError
-from headway.adapters.arroyo.client_log import ClientLog
-from headway.adapters.arroyo.offsets import lost_offsets
-from headway.adapters.arroyo.pool import WatchedPool
-from headway.adapters.arroyo.progress import NOTHING, GroupProgress
-from headway.adapters.arroyo.source import Entrance, kafka_consumer
 from headway.clock import CLOCK
 from headway.order import Disposition
+from headway.systems.uptime.arroyo.client_log import ClientLog
+from headway.systems.uptime.arroyo.offsets import lost_offsets
+from headway.systems.uptime.arroyo.pool import WatchedPool
+from headway.systems.uptime.arroyo.progress import NOTHING, GroupProgress
+from headway.systems.uptime.arroyo.source import Entrance, kafka_consumer
 from headway.systems.uptime.hosting import host_of, progress_in
 from headway.systems.uptime.settings import OLDEST, PREFIX, STOP, UptimeSettings
 

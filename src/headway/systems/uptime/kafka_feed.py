@@ -7,8 +7,8 @@ import msgspec
 from confluent_kafka import Producer
 
 from headway import HeadwayError
-from headway.adapters.arroyo.client_log import ClientLog
 from headway.clock import CLOCK
+from headway.systems.uptime.arroyo.client_log import ClientLog
 from headway.systems.uptime.settings import UptimeSettings
 
 _SECONDS = 30.0

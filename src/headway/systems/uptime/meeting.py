@@ -8,9 +8,9 @@ import logging
 from datetime import timedelta
 
 from headway import ConfigurationError
-from headway.core.showing import shown
 from headway.engines import open_sequences
-from headway.runtime.sequence_reach import is_away
+from headway.errors import is_unavailable
+from headway.logs import shown
 from headway.settings import SqliteUrl, read_sequences_url, shown_url
 from headway.systems.uptime.opening import FAMILY
 from headway.systems.uptime.settings import PREFIX, UptimeSettings
@@ -29,7 +29,7 @@ async def meet_sequences(settings: UptimeSettings, within: timedelta = _ANSWERS_
         async with asyncio.timeout(within.total_seconds()):
             await sequences.due(0)
     except Exception as error:
-        if not is_away(error):
+        if not is_unavailable(error):
             raise ConfigurationError(
                 f"{PREFIX}SEQUENCES={shown_url(url)!r} is not accepted: who answers there does not "
                 f"serve this ({shown(str(error))}); name a Redis, with its user and password"

@@ -10,11 +10,17 @@ from functools import partial
 
 from headway import ConfigurationError
 from headway.clock import Chance, Clock
-from headway.errors import SequencesAwayError
-from headway.order import Disposition, LookScheduler, Result, SequenceWatcher, Turn
-from headway.runtime.resequencer import PATIENCE, Progress, Resequencer
-from headway.runtime.sequence_reach import is_away
-from headway.runtime.sequence_watchers import SequenceWatchers
+from headway.errors import SequencesAwayError, is_unavailable
+from headway.order import (
+    BatchResequencer,
+    Disposition,
+    LookScheduler,
+    Progress,
+    Result,
+    SequenceEngine,
+    SequenceWatcher,
+    Turn,
+)
 from headway.systems.uptime import metrics
 from headway.systems.uptime.decoding import Decoding
 from headway.systems.uptime.effects import Change, Effect, Missing, Outcome
@@ -31,7 +37,6 @@ from headway.systems.uptime.validation import (
     refused_by_subscription,
     regions_to_set,
 )
-from headway.testing.ports import SequenceEngine
 
 Handled = Disposition | Drop
 """What became of a result. But for Disposition.LEFT, the source need not keep it any longer."""
@@ -54,7 +59,7 @@ class ResultProcessor:
         scheduler: LookScheduler | None = None,
         watcher: SequenceWatcher | None = None,
         progress: Progress | None = None,
-        patience: timedelta = PATIENCE,
+        patience: timedelta = timedelta(seconds=10),
         renewing: bool = True,
     ) -> None:
         self.store = store
@@ -65,12 +70,12 @@ class ResultProcessor:
         self._counts = counts
         self._features = features
         self._regions = regions or {}
-        self.backlog = Resequencer(
+        self.backlog = BatchResequencer(
             sequences,
             self._released,
             clock=clock,
             chance=chance,
-            watcher=SequenceWatchers(BacklogWatcher(counts), *([watcher] if watcher else [])),
+            watchers=[BacklogWatcher(counts), *([watcher] if watcher else [])],
             scheduler=scheduler,
             otherwise=self._passed,
             wanted=self._wanted,
@@ -200,7 +205,7 @@ class ResultProcessor:
         try:
             await self._process_result_internal(effects)
         except Exception as error:  # noqa: BLE001 (whatever a store raises: it is tried again)
-            if len(effects) == 1 or is_away(error):
+            if len(effects) == 1 or is_unavailable(error):
                 return [error] * len(effects)
         else:
             return [None] * len(effects)

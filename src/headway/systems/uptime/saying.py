@@ -5,9 +5,8 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from headway.clock import Clock
-from headway.core.showing import shown
 from headway.facts import SequenceFact, SequencesAway
-from headway.logs import SequenceLog
+from headway.logs import SequenceLog, shown
 from headway.systems.uptime.rollout import Rollout
 
 _LOG = logging.getLogger("headway")

@@ -6,8 +6,8 @@ from celery import Celery
 from celery.signals import worker_process_shutdown
 
 from headway import ConfigurationError
-from headway.adapters.celery.scheduler import CeleryScheduler
 from headway.clock import CLOCK
+from headway.systems.uptime.celery_scheduler import CeleryScheduler
 from headway.systems.uptime.hosting import Host, host_of, progress_in
 from headway.systems.uptime.settings import PREFIX, UptimeSettings
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from headway.adapters.sqlite.tables import Tables
+from headway.engines import Tables
 from headway.systems.uptime import sqlite_rows as rows
 from headway.systems.uptime.effects import Change, Effect, Outcome, settle
 from headway.systems.uptime.memory_store import changed

@@ -14,8 +14,8 @@ from datetime import UTC, datetime, timedelta
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from headway.core.showing import described
-from headway.ports.clock import Clock
+from headway.clock import Clock
+from headway.logs import described
 
 _LOG = logging.getLogger("headway")
 _TIMEOUT_SECONDS = 5.0

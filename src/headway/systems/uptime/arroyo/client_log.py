@@ -7,7 +7,7 @@ none of them says what to do.
 import logging
 from datetime import datetime, timedelta
 
-from headway.ports.clock import Clock
+from headway.clock import Clock
 
 _LOG = logging.getLogger("headway")
 _SAY_EVERY = timedelta(minutes=1)

@@ -9,7 +9,7 @@ from datetime import timedelta
 from queue import SimpleQueue
 from typing import Any
 
-from headway.ports.clock import Clock
+from headway.clock import Clock
 
 _PAUSE = timedelta(seconds=5)
 _AT_MOST = timedelta(seconds=3)

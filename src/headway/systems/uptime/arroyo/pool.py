@@ -15,8 +15,8 @@ from multiprocessing.process import BaseProcess
 
 from arroyo.processing.strategies.run_task_with_multiprocessing import MultiprocessingPool
 
-from headway.core.errors import HeadwayError
-from headway.ports.clock import Clock
+from headway import HeadwayError
+from headway.clock import Clock
 
 _LOG = logging.getLogger("headway")
 _CHECK_EVERY = timedelta(seconds=1)

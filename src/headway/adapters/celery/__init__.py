@@ -1,1 +1,0 @@
-"""Celery: tasks that look at keys later."""
