@@ -19,13 +19,36 @@ if TYPE_CHECKING:
 
 
 class Attempt:
-    """A delivery that could be read, on its way through its handler."""
+    """A delivery that could be read, on its way through its handler.
 
-    __slots__ = (
-        "_event", "buffer", "busy_until", "delivery", "documents", "ended", "idempotency_key",
-        "ids", "is_probe", "key", "missing", "over", "recovery", "refusal", "reruns", "seconds",
-        "started", "subscription", "token", "travel", "unfit", "unfound", "waits_for",
-    )  # fmt: skip
+    One is made for every event, so what most events never change is a default of the class.
+    """
+
+    buffer: Buffer | None = None
+    started: datetime | None = None
+    ended: datetime | None = None
+    """When the handler returned."""
+    seconds = 0.0
+    reruns = 0
+    is_probe = False
+    unfit: Exception | None = None
+    """Why it cannot be begun."""
+    refusal: "Refused | None" = None
+    """Why it cannot be read."""
+    documents: tuple[str, ...] = ()
+    """Of the documents that the event is about, the ones that it has begun to work on."""
+    over: tuple[str, ...] = ()
+    """Of the same, the ones for which nothing is left to do."""
+    missing: tuple[str, ...] = ()
+    """Of the same, the ones that were not there when it began."""
+    unfound: tuple[str, ...] = ()
+    """Of these, the ones that are not there either after the handler has returned."""
+    token = ""
+    """Whose leases they bear, where they have any."""
+    busy_until: datetime | None = None
+    """The engine fails for it, or another program keeps one of them locked."""
+    waits_for = ""
+    """One of them that another operation has leased."""
 
     def __init__(  # noqa: PLR0917 (made for every event: keywords cost time)
         self,
@@ -49,31 +72,6 @@ class Attempt:
         # The text of a DoneKey, without making one for every event.
         kind = f"{subscription.service}/{subscription.event_type}/{travel.generation}"
         self.key = f"{kind}/{key or idempotency_key}"
-        self.buffer: Buffer | None = None
-        self.started: datetime | None = None
-        self.ended: datetime | None = None
-        """When the handler returned."""
-        self.seconds = 0.0
-        self.reruns = 0
-        self.is_probe = False
-        self.unfit: Exception | None = None
-        """Why it cannot be begun."""
-        self.refusal: Refused | None = None
-        """Why it cannot be read."""
-        self.documents: tuple[str, ...] = ()
-        """Of the documents that the event is about, the ones that it has begun to work on."""
-        self.over: tuple[str, ...] = ()
-        """Of the same, the ones for which nothing is left to do."""
-        self.missing: tuple[str, ...] = ()
-        """Of the same, the ones that were not there when it began."""
-        self.unfound: tuple[str, ...] = ()
-        """Of these, the ones that are not there either after the handler has returned."""
-        self.token = ""
-        """Whose leases they bear, where they have any."""
-        self.busy_until: datetime | None = None
-        """The engine fails for it, or another program keeps one of them locked."""
-        self.waits_for = ""
-        """One of them that another operation has leased."""
 
     @property
     def event(self) -> Event:

@@ -291,8 +291,8 @@ class Lanes:
             self._around,
             service.lifecycles_by_name,
             service.announced,
-            subscription=subscription,
-            begun=attempt.documents,
+            subscription,
+            attempt.documents,
         )
         try:
             ids = () if subscription.lifecycle is None else attempt.document_ids

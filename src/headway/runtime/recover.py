@@ -199,7 +199,7 @@ class Recovery:
             then=_DONE,
             record=self._record(attempt, Ended.DONE, now),
             writes=tuple(writes),
-            bodies=tuple(buffer.bodies),
+            bodies=buffer.bodies,
             outgoing=tuple(buffer.outgoing),
         )
         missing = _missing(attempt) if attempt.unfound else ()

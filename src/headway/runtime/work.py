@@ -69,18 +69,20 @@ class Around:
 class Buffer:
     """What has been written and published so far."""
 
-    __slots__ = (
-        "announced", "around", "begun", "bodies", "key", "lifecycles", "outgoing", "over",
-        "put_off", "store", "subscription", "unawaited", "waited", "writes",
-    )  # fmt: skip
+    over = False
+    bodies: tuple[TransactionBody, ...] = ()
+    put_off: AbstractSet[str] = frozenset()
+    waited = False
+    """A read had to wait for a store that was unavailable."""
+    unawaited: dict[object, tuple[Coroutine[Any, Any, Any], str, CodeType, int]] | None = None
+    """Reads that the handler has called and not awaited, and where."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0917 (made for every event: keywords cost time)
         self,
         key: str,
         around: "Around",
         lifecycles: Mapping[str, Lifecycle],
         announced: AbstractSet[str] = frozenset(),
-        *,
         subscription: Subscription | None = None,
         begun: tuple[str, ...] = (),
     ) -> None:
@@ -94,16 +96,8 @@ class Buffer:
         self.begun = begun
         """Of the documents that the event is about, those whose status the commit sets."""
         self.store = around.store
-        self.over = False
         self.writes: list[Write] = []
         self.outgoing: list[Message] = []
-        self.bodies: list[TransactionBody] = []
-        self.put_off: set[str] = set()
-        self.waited = False
-        """A read had to wait for a store that was unavailable."""
-        self.unawaited: dict[object, tuple[Coroutine[Any, Any, Any], str, CodeType, int]] | None
-        self.unawaited = None
-        """Reads that the handler has called and not awaited, and where."""
 
     def reading(
         self, name: str, call: Callable[[], Coroutine[Any, Any, T]]
@@ -233,7 +227,7 @@ class Work:
         self._buffer.check()
         if document_id not in self.document_ids:
             raise ValueError(f"{document_id!r} cannot be put off: it is not in work.document_ids")
-        self._buffer.put_off.add(document_id)
+        self._buffer.put_off |= {document_id}
 
     def transaction(self, body: TransactionBody) -> None:
         """Run `body(connection)` inside the commit, for tables of your own.
@@ -249,7 +243,7 @@ class Work:
                 "connection."
             )
         self._buffer.check()
-        self._buffer.bodies.append(body)
+        self._buffer.bodies += (body,)
 
 
 class Writing:

@@ -141,7 +141,7 @@ def row_of(
         record.operation,
         record.queue,
         generation,
-        str(record.ended),
+        record.ended.value,
         moment.stored(record.at),
         named,
         failed_queue or record.failed_queue,

@@ -33,7 +33,7 @@ _REFUSALS = msgspec.json.Decoder(tuple[Refusal, ...])
 
 
 def seconds(instant: datetime) -> float:
-    return (instant - _EPOCH).total_seconds()
+    return instant.timestamp()
 
 
 def instant(seconds: float) -> datetime:
@@ -72,7 +72,11 @@ class Taken(msgspec.Struct, array_like=True, frozen=True, gc=False):
         self, body: bytes, token: str, taking: int, now: datetime, ahead: float
     ) -> Delivery:
         """Give the item as it is taken; `ahead`: of the file's time, compared to `now`."""
-        behind = timedelta(seconds=-ahead)
+        first_seen, parked_since = now, None
+        if self.first_seen is not None:
+            first_seen = _at(self.first_seen) - timedelta(seconds=ahead)
+        if self.parked_since is not None:
+            parked_since = _at(self.parked_since) - timedelta(seconds=ahead)
         return Delivery(
             queue=self.queue,
             body=body,
@@ -81,9 +85,9 @@ class Taken(msgspec.Struct, array_like=True, frozen=True, gc=False):
                 generation=self.generation,
                 failures=self.failures,
                 not_yet=self.not_yet,
-                first_seen=now if self.first_seen is None else _at(self.first_seen) + behind,
+                first_seen=first_seen,
                 parked=timedelta(microseconds=self.parked) if self.parked else _NO_TIME,
-                parked_since=None if self.parked_since is None else _at(self.parked_since) + behind,
+                parked_since=parked_since,
                 requeues=self.requeues,
                 history=() if self.history is None else _HISTORY.decode(self.history),
                 refusals=() if self.refusals is None else _refusals(self.refusals),

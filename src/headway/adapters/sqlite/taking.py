@@ -6,6 +6,7 @@ import sqlite3
 from collections.abc import Sequence
 from datetime import datetime
 from functools import lru_cache
+from operator import attrgetter
 
 import msgspec
 
@@ -84,6 +85,9 @@ update headway_items set due = min(due, ?), place = 'ready'
 where queue = ? and place = 'parked' and token is null
 """
 
+_AGE = attrgetter("due", "id")
+_QUEUE = attrgetter("queue")
+
 
 def take(
     connection: sqlite3.Connection,
@@ -116,7 +120,7 @@ def _due(
             # At least one row is not as we write it. Which one comes out when each is read alone.
             rows = connection.execute(_free(len(chunk), "id"), values)
             found += [_read(connection, number) for (number,) in rows.fetchall()]
-    found.sort(key=_age)
+    found.sort(key=_AGE)
     chosen, total = list[Taken | Unreadable](), 0
     for row in found[:limit]:
         total += row.size
@@ -163,10 +167,6 @@ def _free(queues: int, what: str) -> str:
     select {what} from headway_items
     where id in (select id from ({free}) order by due, id limit ?)
     """
-
-
-def _age(row: Taken | Unreadable) -> tuple[int, int]:
-    return row.due, row.id
 
 
 def _body(connection: sqlite3.Connection, row: Taken) -> bytes:
@@ -229,7 +229,7 @@ def delete_all(connection: sqlite3.Connection, deliveries: Sequence[Delivery]) -
     gone = 0
     for (token, taking), ids in takings.items():
         gone += connection.execute(_DELETE_ALL, (as_json(ids), token, taking)).rowcount
-    keep_count(connection, (delivery.queue for delivery in deliveries), -1)
+    keep_count(connection, map(_QUEUE, deliveries), -1)
     return gone == len(deliveries)
 
 
