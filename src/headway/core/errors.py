@@ -21,6 +21,7 @@ HeadwayError
 ├── OutcomeUnknownError       a commit was sent and nobody could be asked whether it took effect
 ├── RefusedEventError         no live version of a service can read this event
 ├── StorageLostError          the file that a process works on is not where it was: restart
+├── TooManyHopsError          handlers publish one after another without an end
 ├── TransactionEndedError     the body ended the transaction itself
 ├── TransactionRolledBackError   the database answered COMMIT with a rollback
 ├── UnreadableDocumentError   what lies where a document should be is none
@@ -235,6 +236,19 @@ class RefusedEventError(HeadwayError, ValueError):
         super().__init__(
             f"no live version of {service} can read this event ({', '.join(map(repr, refusals))} "
             f"refused it): {told}. Deploy a version that can, and requeue this dead letter"
+        )
+
+
+class TooManyHopsError(HeadwayError):
+    """A handler published at the end of a chain that is too long: it probably has no end."""
+
+    def __init__(self, handler: str, event_types: str, hops: int) -> None:
+        self.hops = hops
+        super().__init__(
+            f"{handler} publishes {event_types}, and {hops} handlers published one after another "
+            "until its event: nothing was committed. If this goes round in circles, end it. If "
+            "such long chains are meant, set Service(max_hops=) higher, or to None. A requeue "
+            "counts from 0 again"
         )
 
 

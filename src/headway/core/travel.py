@@ -27,7 +27,7 @@ _LONGEST_REASON = 200
 _AWAITED_SHOWN = 4
 _PART_OF_WAIT = 10
 _FIRST_DELAY, _LAST_DELAY = timedelta(seconds=1), timedelta(seconds=15)
-_HIGHEST_COUNT = 1_000_000
+_HIGHEST = {"failures": 1_000_000, "not_yet": 1_000_000, "requeues": 1_000_000, "hops": 10**15}
 _EARLIEST, _LATEST = datetime(2000, 1, 1, tzinfo=UTC), datetime(2200, 1, 1, tzinfo=UTC)
 _LONGEST_PARKED = timedelta(days=3_660)
 
@@ -76,6 +76,8 @@ class Travel(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=
     parked_since: datetime | None = None
     requeues: int = 0
     """How often a person sent it again."""
+    hops: int = 0
+    """Handlers that published one after another until this event; 0: it came from outside."""
     history: tuple[AttemptRecord, ...] = ()
     refusals: tuple[Refusal, ...] = ()
     """Versions of the service that cannot read it, each once."""
@@ -178,9 +180,9 @@ def invalid_field(travel: Travel) -> tuple[str, str] | None:
 
 
 def _invalid_fields(travel: Travel) -> Iterator[tuple[str, str]]:
-    for name in ("failures", "not_yet", "requeues"):
-        if not 0 <= getattr(travel, name) <= _HIGHEST_COUNT:
-            yield name, f"is not a number from 0 to {_HIGHEST_COUNT}"
+    for name, highest in _HIGHEST.items():
+        if not 0 <= getattr(travel, name) <= highest:
+            yield name, f"is not a number from 0 to {highest}"
     if travel.not_yet > travel.failures:
         yield "not_yet", "is more than all failures"
     for name in ("first_seen", "parked_since"):

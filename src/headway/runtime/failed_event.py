@@ -37,7 +37,7 @@ def failed_event(
     body = None
     if subscription.failed_data is not None:
         body = _in_own_words(subscription.failed_data, ended, event)
-    travel_of_it = Travel(operation=event_id)
+    travel_of_it = Travel(operation=event_id, hops=travel.hops + 1)
     message = Message(
         body=body or encode(event),
         travel=travel_of_it,

@@ -19,7 +19,7 @@ from datetime import datetime, timedelta
 from types import FrameType
 from typing import Any, cast
 
-from headway.core.errors import DocumentNotFoundError, HandlerTimeoutError
+from headway.core.errors import DocumentNotFoundError, HandlerTimeoutError, TooManyHopsError
 from headway.core.event import Event, new_event_id
 from headway.core.origin import origin, place, users_frame, waits_at
 from headway.core.showing import shown
@@ -90,6 +90,8 @@ class Lanes:
         """Lanes whose handlers did not end although they were cancelled."""
         self._ignored: set[tuple[str, str]] = set()
         """Subscriptions whose handlers gave back something, and were told that it is ignored."""
+        self._long_chains: set[tuple[str, str]] = set()
+        """Subscriptions whose handlers were warned of long chains of events."""
         self._misnamed: set[str] = set()
         """Collections that were warned of, because there is no document in them."""
         self._is_child = False
@@ -293,6 +295,7 @@ class Lanes:
             service.announced,
             subscription,
             attempt.documents,
+            attempt.travel.hops,
         )
         try:
             ids = () if subscription.lifecycle is None else attempt.document_ids
@@ -309,6 +312,8 @@ class Lanes:
                 raise
             if answer is not None or buffer.unawaited or self._cancelling:
                 self._check_return(subscription, buffer, answer)
+            if buffer.hops >= service.warn_hops and buffer.outgoing:
+                self._check_hops(attempt)
             if attempt.missing:
                 await self._join_late(attempt, buffer)
         except asyncio.CancelledError as error:
@@ -380,6 +385,27 @@ class Lanes:
                 handler,
                 subscription.event_type,
                 type(answer).__name__,
+            )
+
+    def _check_hops(self, attempt: Attempt) -> None:
+        """Refuse what a handler publishes at the end of a chain; warn of a long chain once."""
+        subscription, service = attempt.subscription, attempt.recovery.service
+        published = {each.event_type for each in attempt.buffer.outgoing} if attempt.buffer else {}
+        types, hops = ", ".join(map(shown, sorted(published))), attempt.travel.hops
+        if service.max_hops is not None and hops >= service.max_hops:
+            raise TooManyHopsError(origin(subscription.handler), types, hops)
+        name = subscription.queue, subscription.event_type
+        if name not in self._long_chains:
+            self._long_chains.add(name)
+            _LOG.warning(
+                "Handler %s of %s publishes %s after %d handlers that published one after another. "
+                "If this goes round in circles, end it. If such long chains are meant, set "
+                "Service(max_hops=) higher, or to None: after %s the event becomes a dead letter.",
+                origin(subscription.handler),
+                subscription.event_type,
+                types,
+                hops,
+                service.max_hops,
             )
 
     async def _join_late(self, attempt: Attempt, buffer: Buffer) -> None:

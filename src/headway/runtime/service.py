@@ -1,6 +1,7 @@
 """A service: which events it handles, and by which rules. It declares; a worker runs it."""
 
 import logging
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -133,6 +134,9 @@ class Service:
             any other type that no service takes is kept as unrouted until one does. Types of
             `failed=` need no consumer either.
         slow_after: A handler that runs for longer is named in the log; None: none is.
+        max_hops: So many handlers may publish one after another, each in answer to the event of
+            the one before. The next that publishes fails, and its event becomes a dead letter; at
+            a tenth of it a warning names the handler. None: chains of events may be endless.
     """
 
     name: str
@@ -149,6 +153,9 @@ class Service:
     announced: set[str] = field(default_factory=set, init=False, repr=False)
     """Types of `announces=` and `failed=`."""
     slow_after: timedelta | None = field(default=timedelta(minutes=5), kw_only=True)
+    max_hops: int | None = field(default=1_000, kw_only=True)
+    warn_hops: float = field(default=math.inf, init=False, repr=False)
+    """From so many hops on, a handler that publishes is looked at."""
     lifecycles_by_name: dict[str, Lifecycle] = field(default_factory=dict, init=False, repr=False)
     subscriptions: dict[tuple[str, str], Subscription] = field(
         default_factory=dict, init=False, repr=False
@@ -203,6 +210,13 @@ class Service:
                 f"Invalid slow_after={self.slow_after} of service {self.name!r}. Use a positive "
                 "timedelta, or None for no warning."
             )
+        if self.max_hops is not None:
+            if type(self.max_hops) is not int or self.max_hops < 1:
+                raise ConfigurationError(
+                    f"Invalid max_hops={self.max_hops!r} of service {self.name!r}. Use a whole "
+                    "number from 1, or None for no limit."
+                )
+            self.warn_hops = max(self.max_hops // 10, 1)
         given: object = self.lifecycles
         if not isinstance(given, Sequence) or not all(
             isinstance(each, Lifecycle) for each in given

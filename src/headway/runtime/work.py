@@ -85,6 +85,7 @@ class Buffer:
         announced: AbstractSet[str] = frozenset(),
         subscription: Subscription | None = None,
         begun: tuple[str, ...] = (),
+        hops: int = 0,
     ) -> None:
         self.key = key
         self.around = around
@@ -95,6 +96,8 @@ class Buffer:
         self.subscription = subscription
         self.begun = begun
         """Of the documents that the event is about, those whose status the commit sets."""
+        self.hops = hops
+        """Of the event that is handled."""
         self.store = around.store
         self.writes: list[Write] = []
         self.outgoing: list[Message] = []
@@ -210,7 +213,7 @@ class Work:
         buffer.outgoing.append(
             Message(
                 body=body,
-                travel=Travel(operation=short_name(named)),
+                travel=Travel(operation=short_name(named), hops=buffer.hops + 1),
                 event_type=event_type,
                 needs_consumer=event_type not in buffer.announced,
             )

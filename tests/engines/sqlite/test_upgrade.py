@@ -206,7 +206,7 @@ async def test_what_a_process_of_an_older_version_did_is_counted_when_a_worker_s
             connection.execute(
                 f"insert into headway_items ({ITEM_COLUMNS}) "
                 "select ?, due, hex(randomblob(8)), generation, failures, not_yet, first_seen, "
-                "parked_seconds, parked_since, requeues, history, refusals, body "
+                "parked_seconds, parked_since, requeues, history, refusals, hops, body "
                 "from headway_items limit 1",
                 (queue,),
             )

@@ -25,6 +25,7 @@ FIRST_SEEN = "headway-first-seen"
 PARKED = "headway-parked"
 PARKED_SINCE = "headway-parked-since"
 REQUEUES = "headway-requeues"
+HOPS = "headway-hops"
 HISTORY = "headway-history"
 REFUSALS = "headway-refusals"
 RETURNS = "headway-returns"
@@ -63,6 +64,7 @@ def write(travel: Travel, *, returns: int = 0, due: datetime | None = None) -> d
         FAILURES: travel.failures,
         NOT_YET: travel.not_yet,
         REQUEUES: travel.requeues,
+        HOPS: travel.hops,
         RETURNS: returns,
     }
     headers: dict[str, Any] = {name: number for name, number in numbers.items() if number}
@@ -105,6 +107,7 @@ def read(headers: Headers | None, message_id: str | None) -> Travel:
         parked=_NO_TIME if parked is None else _parked(parked),
         parked_since=_instant(headers, PARKED_SINCE),
         requeues=_number(headers, REQUEUES),
+        hops=_number(headers, HOPS),
         history=_list(headers, HISTORY, _HISTORY),
         refusals=_list(headers, REFUSALS, _REFUSALS),
     )

@@ -13,7 +13,7 @@ from headway.ports.bus import Delivery
 
 ITEM_COLUMNS = (
     "queue, due, operation, generation, failures, not_yet, first_seen, parked_seconds, "
-    "parked_since, requeues, history, refusals, body"
+    "parked_since, requeues, history, refusals, hops, body"
 )
 TRAVEL_COLUMNS = (
     "generation",
@@ -25,6 +25,7 @@ TRAVEL_COLUMNS = (
     "requeues",
     "history",
     "refusals",
+    "hops",
 )
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -63,6 +64,7 @@ class Taken(msgspec.Struct, array_like=True, frozen=True, gc=False):
     requeues: int
     history: str | None
     refusals: str | None
+    hops: int
     is_text: int
     body: str | None
     """None: it is too large to be read with the others."""
@@ -91,6 +93,7 @@ class Taken(msgspec.Struct, array_like=True, frozen=True, gc=False):
                 requeues=self.requeues,
                 history=() if self.history is None else _HISTORY.decode(self.history),
                 refusals=() if self.refusals is None else _refusals(self.refusals),
+                hops=self.hops,
             ),
             receipt=(self.id, token, taking),
             returns=self.returns,
@@ -145,7 +148,7 @@ TAKEN = f"""
 json_array(
     id, queue, {micros("due")}, returns, begins, operation, generation, failures, not_yet,
     {micros("first_seen")}, {micros("parked_seconds")}, {micros("parked_since")},
-    requeues, history, refusals, typeof(body) = 'text',
+    requeues, history, refusals, hops, typeof(body) = 'text',
     case when {size("body")} > {LARGE} then null
          when typeof(body) = 'text' then body else hex(body) end,
     {size("body")}
@@ -191,6 +194,7 @@ def travel_row(travel: Travel, ahead: float) -> tuple[Any, ...]:
         travel.requeues,
         json_text.encode(travel.history).decode() if travel.history else None,
         json_text.encode(travel.refusals).decode() if travel.refusals else None,
+        travel.hops,
     )
 
 

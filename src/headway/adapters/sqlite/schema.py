@@ -280,7 +280,9 @@ _SINCE_8 = (
     """,
 )
 
-STEPS = (_TABLES, _SINCE_2, _SINCE_3, _SINCE_4, _SINCE_5, _SINCE_6, _SINCE_7, _SINCE_8)
+_SINCE_9 = ("alter table headway_items add column hops integer not null default 0",)
+
+STEPS = (_TABLES, _SINCE_2, _SINCE_3, _SINCE_4, _SINCE_5, _SINCE_6, _SINCE_7, _SINCE_8, _SINCE_9)
 """What makes each version of the tables from the one before."""
 
 

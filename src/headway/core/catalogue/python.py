@@ -53,6 +53,7 @@ OWN = (
             {
                 "headway.core.errors.ConfigurationError",
                 "headway.core.errors.NotAwaitedError",
+                "headway.core.errors.TooManyHopsError",
                 "headway.core.errors.TransactionEndedError",
                 "headway.core.errors.TransactionRolledBackError",
                 "headway.core.errors.UnsendableError",

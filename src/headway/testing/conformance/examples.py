@@ -162,6 +162,7 @@ def well_travelled(operation: str, now: datetime, attempts: int = 3) -> Travel:
         requeues=1,
         history=history,
         refusals=refusals,
+        hops=12,
     )
 
 
