@@ -59,6 +59,13 @@ def users_frame(frame: FrameType | None) -> FrameType | None:
     return found or frame
 
 
+def users_line() -> str:
+    """Give the file and line of the user's that called us."""
+    frame = users_frame(sys._getframe(1))  # noqa: SLF001 (the public way reads the source)
+    assert frame is not None  # noqa: S101 (this function has one)
+    return place(frame.f_code, frame.f_lineno)
+
+
 def is_library(code: CodeType) -> bool:
     """Say whether code belongs to Python or to an installed package."""
     return code.co_filename.startswith((*_LIBRARIES, "<"))

@@ -57,6 +57,7 @@ class Lanes:
         join: Callable[[Attempt], Awaitable[None]],
         *,
         persistent: Persistent,
+        names: CollectionNames | None,
         ended: Callable[[Ending], None],
         broken: Callable[[BaseException], None],
     ) -> None:
@@ -67,9 +68,9 @@ class Lanes:
             clock.now,
             self._new_id,
             persistent.until_available,
+            names=names,
         )
-        desk = None if engine.sweeping is None else engine.sweeping.desk
-        self._names = None if desk is None else CollectionNames(desk, clock)
+        self._names = names
         self._clock = clock
         self._chance = chance
         self._ended = ended
@@ -307,9 +308,14 @@ class Lanes:
                     answer = await subscription.handler(attempt.hand_over(), work)
                 else:
                     answer = await _within(subscription.timeout, attempt, work)
-            except DocumentNotFoundError as error:
-                await self._name_meant(error)
+            except Exception as error:
+                if buffer.unknown:
+                    await self._check_names(buffer, subscription)
+                if isinstance(error, DocumentNotFoundError):
+                    await self._name_meant(error)
                 raise
+            if buffer.unknown:
+                await self._check_names(buffer, subscription)
             if answer is not None or buffer.unawaited or self._cancelling:
                 self._check_return(subscription, buffer, answer)
             if buffer.hops >= service.warn_hops and buffer.outgoing:
@@ -434,6 +440,10 @@ class Lanes:
     async def _name_meant(self, error: DocumentNotFoundError) -> None:
         if error.missing and not self._is_child:
             error.near = await self._meant(error.collection)
+
+    async def _check_names(self, buffer: Buffer, subscription: Subscription) -> None:
+        if self._names is not None and buffer.unknown and not self._is_child:
+            await self._names.check(buffer.unknown, subscription)
 
     async def _meant(self, collection: str) -> str:
         return "" if self._names is None else await self._names.meant(collection)

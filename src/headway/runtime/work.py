@@ -25,7 +25,7 @@ from headway.core.errors import (
 )
 from headway.core.event import Event, publishable, short_name
 from headway.core.lifecycle import Lifecycle, lost_at_commit
-from headway.core.origin import caller, origin, place
+from headway.core.origin import caller, origin, place, users_line
 from headway.core.routing import checked_name
 from headway.core.storable import copied
 from headway.core.travel import Travel, instant
@@ -45,6 +45,7 @@ from headway.core.writes import (
 from headway.ports.bus import Message
 from headway.ports.commit import TransactionBody
 from headway.ports.documents import Documents
+from headway.runtime.collection_names import CollectionNames
 from headway.runtime.service import Subscription
 
 T = TypeVar("T")
@@ -64,6 +65,8 @@ class Around:
     """Repeats a read while the store is unavailable; None: a read that fails raises."""
     loop: asyncio.AbstractEventLoop | None = None
     """The event loop of the worker, where reads are awaited."""
+    names: CollectionNames | None = None
+    """Finds what is mistyped; None: there is no store."""
 
 
 class Buffer:
@@ -76,6 +79,8 @@ class Buffer:
     """A read had to wait for a store that was unavailable."""
     unawaited: dict[object, tuple[Coroutine[Any, Any, Any], str, CodeType, int]] | None = None
     """Reads that the handler has called and not awaited, and where."""
+    unknown: dict[str, str] | None = None
+    """Collections that the worker has not met before, and where the handler names them."""
 
     def __init__(  # noqa: PLR0917 (made for every event: keywords cost time)
         self,
@@ -260,6 +265,9 @@ class Writing:
             )
         self._buffer = buffer
         self._name = collection
+        names = buffer.around.names
+        if names is not None and collection not in names.known:
+            buffer.unknown = {collection: users_line()} | (buffer.unknown or {})
 
     def insert_new(self, documents: Document | Iterable[Document]) -> None:
         """Insert documents that are not there yet; those that are, by `_id`, are left alone."""

@@ -22,6 +22,7 @@ from headway.ports.engine import Engine
 from headway.ports.observer import Observer
 from headway.runtime.admission import Admission
 from headway.runtime.attempt import Attempt, Ending
+from headway.runtime.collection_names import CollectionNames
 from headway.runtime.committing import Committer
 from headway.runtime.down_notes import DownNotes
 from headway.runtime.feeding import Feeder
@@ -134,6 +135,10 @@ class Worker:
             waiters=self._waiters,
             isolation=self._persistent,
         )
+        sweeping = engine.sweeping
+        names = None
+        if sweeping is not None:
+            names = CollectionNames(services, sweeping.desk, clock)
         size = self._settings.concurrency
         self._lanes = Lanes(
             size,
@@ -142,6 +147,7 @@ class Worker:
             chance,
             admission.join,
             persistent=self._persistent,
+            names=names,
             ended=self._ended,
             broken=self._break,
         )
