@@ -100,3 +100,57 @@ async def test_other_names_may_be_used(
     # Where both hold documents, nobody can tell.
     await run(service_of(handle), there, *({"messages"} & {used}))
     assert warnings(caplog) == []
+
+
+# Words in status
+
+
+def writing(status: Any, **lifecycle: Any) -> Service:
+    async def write(event: Event, work: Work) -> None:
+        messages = work.documents("messages")
+        messages.update("m1", {"status": status})
+        messages.insert_new({"_id": event.event_id, "status": status})
+
+    return service_of(write, lifecycles=[Lifecycle("messages", **lifecycle)])
+
+
+@pytest.mark.parametrize(
+    ("status", "meant", "lifecycle"),
+    [
+        ("Processed", "processed", {}),
+        ("proccessed", "processed", {}),
+        ("PENDING", "pending", {}),
+        (" failed", "failed", {}),
+        ("Done", "done", {"processed": "done"}),
+    ],
+)
+async def test_a_misspelt_status_is_named_once_with_handler_and_line(
+    status: str, meant: str, lifecycle: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    await run(writing(status, **lifecycle), "messages")
+    (line,) = warnings(caplog)
+    assert len(HERE.findall(line)) == 2
+    assert f"status={status!r}" in line
+    assert line.endswith(f"{meant!r}?")
+
+
+@pytest.mark.parametrize(
+    ("status", "lifecycle"),
+    [
+        ("processed", {}),
+        ("processing", {}),
+        ("completed", {}),
+        ("unprocessed", {}),
+        ("shipped", {}),
+        (["Processed"], {}),
+        (None, {}),
+        ("Processed", {"processed": "Processed"}),
+        ("Processed", {"flag": "embedded"}),
+    ],
+)
+async def test_other_words_may_be_written(
+    status: Any, lifecycle: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    trial = await run(writing(status, **lifecycle), "messages")
+    assert [each for each in warnings(caplog) if "status=" in each] == []
+    assert (await trial.count()).done == 2

@@ -124,6 +124,12 @@ class Lifecycle:
         return (self.processed, *_PROCESSED)
 
     @property
+    def words(self) -> tuple[str, ...]:
+        """All that `status` may hold, in the words of this lifecycle."""
+        pending = (each for each in _PENDING if each is not None)
+        return (*pending, *self.processed_words, _FAILED, _GIVEN_UP)
+
+    @property
     def failed_word(self) -> str:
         return _FAILED
 

@@ -1,10 +1,10 @@
-"""Names of collections that a handler has perhaps mistyped."""
+"""Names of collections, and words in `status`, that a handler has perhaps mistyped."""
 
 import logging
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from difflib import SequenceMatcher
+from difflib import SequenceMatcher, get_close_matches
 
 from headway.core.decision import archived_from
 from headway.core.origin import origin
@@ -18,7 +18,7 @@ _ASKED_EVERY = timedelta(seconds=10)
 _PARTS = re.compile(r"[\W_]+")
 _DIGITS = re.compile(r"\d+")
 _MOST = 100
-"""Names that a worker checks. Names made for each event end this."""
+"""Names, or words of one collection, that a worker checks. Names made for each event end this."""
 _LOG = logging.getLogger("headway")
 
 
@@ -54,7 +54,7 @@ def _likeness(one: str, other: str) -> float:
 
 
 class CollectionNames:
-    """Says for a worker which collection was perhaps meant; each once."""
+    """Says for a worker which collection, or which status, was perhaps meant; each once."""
 
     def __init__(self, services: Sequence[Service], desk: DocumentDesk, clock: Clock) -> None:
         self._desk = desk
@@ -70,6 +70,13 @@ class CollectionNames:
         lifecycles = [*about, *(each for service in services for each in service.lifecycles)]
         self.known = {each.collection for each in lifecycles}
         """Collections that are declared, and those that were checked."""
+        self._words: dict[str, set[str]] = {}
+        flagged = {each.collection for each in lifecycles if each.flag is not None}
+        for each in lifecycles:
+            if each.collection not in flagged:  # elsewhere the status may be any word
+                self._words.setdefault(each.collection, set()).update(each.words)
+        self.statuses = {name: set(words) for name, words in self._words.items()}
+        """By collection: words of its lifecycles, and those that were checked."""
 
     async def meant(self, collection: str) -> str:
         """Give a collection of nearly the same name, if there is no document in this one."""
@@ -94,6 +101,26 @@ class CollectionNames:
                     used[name],
                     shown(near),
                 )
+
+    def check_status(self, collection: str, status: str, line: str, by: Subscription) -> None:
+        """Warn of a status that is nearly one of those that Headway reads."""
+        checked = self.statuses[collection]
+        if status in checked or len(checked) >= _MOST:
+            return
+        checked.add(status)
+        said = status.strip().casefold()
+        words = {each.casefold(): each for each in self._words[collection]}
+        near = next(iter(get_close_matches(said, words, n=1, cutoff=_NEAR)), "")
+        if near and (said == near or not said.endswith(near)):  # `unprocessed` is another word
+            _LOG.warning(
+                "Handler %s writes status=%r into a document of %s at %s: this is no status that "
+                "Headway knows, so no event and no sweep works on the document. Did you mean %r?",
+                origin(by.handler),
+                shown(status),
+                shown(collection),
+                line,
+                words[near],
+            )
 
     async def _collections(self) -> Sequence[str]:
         """Name the collections in the store; it is asked seldom."""

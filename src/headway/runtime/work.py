@@ -17,6 +17,7 @@ from types import CodeType
 from typing import Any, TypeVar
 
 from headway.core.catalogue import names_engine
+from headway.core.document import STATUS
 from headway.core.errors import (
     DocumentNotFoundError,
     NotAwaitedError,
@@ -279,6 +280,7 @@ class Writing:
                     f"{self._name}: a document for insert_new needs a text under {ID!r}, "
                     "made from what it is about, so that a second attempt makes the same"
                 )
+            self._check_status(copy)
             lifecycle = self._buffer.lifecycles.get(self._name)
             if lifecycle is not None:
                 copy = lifecycle.born(copy, self._buffer.around.now())
@@ -293,6 +295,7 @@ class Writing:
                 "with an id of its own"
             )
         self._buffer.check()
+        self._check_status(copy)
         # Not made from the work: what is appended twice has to be seen twice.
         copy[ID] = self._buffer.around.new_id()
         self._write(Add(self._name, copy))
@@ -312,6 +315,7 @@ class Writing:
         whose = f"{self._name}/{document_id}"
         if document_id in self._buffer.begun:
             self._refuse_lost(document_id, changes)
+        self._check_status(changes)
         expected = None if expect is None else copied(expect, whose)
         self._write(Update(self._name, document_id, copied(changes, whose), expected))
 
@@ -334,6 +338,17 @@ class Writing:
                 f"Invalid update of {self._name}/{document_id} by {origin(subscription.handler)}: "
                 f"{why}"
             )
+
+    def _check_status(self, fields: Document) -> None:
+        if STATUS not in fields:
+            return
+        status, buffer = fields[STATUS], self._buffer
+        names, by = buffer.around.names, buffer.subscription
+        words = None if names is None else names.statuses.get(self._name)
+        if words is None or type(status) is not str or status in words:
+            return
+        if names is not None and by is not None:
+            names.check_status(self._name, status, users_line(), by)
 
     def _write(self, write: Write) -> None:
         self._buffer.check()
