@@ -41,6 +41,7 @@ from headway.runtime.lease_keeping import LeaseKeeper
 from headway.runtime.lease_waiters import LeaseWaiters
 from headway.runtime.leaving import Leaving
 from headway.runtime.left_queues import warn_of_left_queues
+from headway.runtime.live_handlers import LiveHandlers
 from headway.runtime.observers import Observers
 from headway.runtime.persistence import Isolation
 from headway.runtime.prefetch import Prefetch
@@ -136,9 +137,10 @@ class Worker:
             isolation=self._persistent,
         )
         sweeping = engine.sweeping
-        names = None
+        names, self._live = None, None
         if sweeping is not None:
             names = CollectionNames(services, sweeping.desk, clock)
+            self._live = LiveHandlers(services, sweeping.leases, token, clock)
         size = self._settings.concurrency
         self._lanes = Lanes(
             size,
@@ -272,6 +274,7 @@ class Worker:
         )
         naming = asyncio.create_task(self._slow_handlers.run())
         stopping = asyncio.create_task(self._until_stopped())
+        asides = [] if self._live is None else [asyncio.create_task(self._live.run())]
         self._lanes.start()
         own = ForkedLoop(asyncio.get_running_loop())
         watching = nullcontext() if self._watchdog is None else self._watchdog.watching()
@@ -285,7 +288,7 @@ class Worker:
                 self._has_lost_storage = True  # nothing can be handed back or committed
                 raise
             finally:
-                await _cancel(feeding, keeping, reaching, waiting, naming, stopping)
+                await _cancel(feeding, keeping, reaching, waiting, naming, stopping, *asides)
                 if self._has_lost_storage:
                     await self._lanes.end()
                 else:
@@ -340,6 +343,8 @@ class Worker:
         await self._within(max(self._settings.grace, LAST_COMMIT), self._committer.flush())
         if self._notices:
             await self._within(LAST_COMMIT, self._noticed())
+        if self._live is not None:
+            await self._within(LAST_COMMIT, self._live.leave())
 
     async def _noticed(self) -> None:
         await asyncio.wait(self._notices)
