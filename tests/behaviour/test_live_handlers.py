@@ -117,3 +117,27 @@ async def test_two_programs_on_one_file_are_named(
         worker.stop()
     await asyncio.gather(*programs)
     assert all("OrderPlaced" in each for each in warnings(caplog))
+
+
+# One status is one stage
+
+
+ABOUT: dict[str, Any] = {"documents": ("orders", "order_id")}
+
+
+async def test_two_stages_on_one_collection_in_two_workers_are_named(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with beside(mailing(name="mails", **ABOUT), billing(event_type="OrderPaid", **ABOUT)):
+        pass
+    said = warnings(caplog)
+    assert len(said) == 2
+    for line in said:
+        assert len(HERE.findall(line)) == 2
+        assert "documents of orders" in line
+
+
+async def test_one_function_in_two_services_is_one_stage(caplog: pytest.LogCaptureFixture) -> None:
+    async with beside(mailing(name="mails", **ABOUT), mailing(name="again", **ABOUT)):
+        pass
+    assert warnings(caplog) == []

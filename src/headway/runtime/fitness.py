@@ -62,18 +62,24 @@ def warn_of_stages(services: Sequence[Service]) -> None:
         collection = each.documents[0]
         other = first.setdefault(collection, each)
         if other.handler != each.handler:
-            logging.getLogger("headway").warning(
-                "Handlers %s of %s and %s of %s are both about documents of %s, and one status is "
-                "one stage: neither runs for a document that the other has processed. If these "
-                "are two stages, give the second a collection of its own: have the first insert a "
-                "document there, and name it in documents= of the second. If they do the same "
-                "work, subscribe one function to both types.",
-                origin(other.handler),
-                shown(other.event_type),
-                origin(each.handler),
-                shown(each.event_type),
-                shown(collection),
+            tell_of_stages(
+                collection,
+                (origin(other.handler), other.event_type),
+                (origin(each.handler), each.event_type),
             )
+
+
+def tell_of_stages(collection: str, one: tuple[str, str], other: tuple[str, str]) -> None:
+    """Warn of two handlers of one collection, each given with what it handles."""
+    logging.getLogger("headway").warning(
+        "Handlers %s of %s and %s of %s are both about documents of %s, and one status is one "
+        "stage: neither runs for a document that the other has processed. If these are two stages, "
+        "give the second a collection of its own: have the first insert a document there, and name "
+        "it in documents= of the second. If they do the same work, subscribe one function to both "
+        "types.",
+        *map(shown, (*one, *other)),
+        shown(collection),
+    )
 
 
 def refuse_short_retention(

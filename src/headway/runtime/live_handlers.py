@@ -15,6 +15,7 @@ from headway.core.origin import origin
 from headway.core.showing import described, shown
 from headway.ports.clock import Clock
 from headway.ports.leases import Leases
+from headway.runtime.fitness import tell_of_stages
 from headway.runtime.service import Service, Subscription
 
 _PREFIX = "handler/"
@@ -49,6 +50,14 @@ class _Handler(msgspec.Struct, frozen=True, array_like=True):
             other.service,
             other.version,
             other.event_type,
+        )
+
+    def shares_documents_with(self, other: "_Handler") -> bool:
+        """Say whether both are about the same documents, and not because of a roll-out."""
+        if not self.collection or self.collection != other.collection:
+            return False
+        return self.service != other.service or (
+            self.version == other.version and self.event_type != other.event_type
         )
 
 
@@ -120,6 +129,13 @@ class LiveHandlers:
                 own.event_type,
                 shown(other.function),
                 own.function,
+            )
+        elif own.shares_documents_with(other):
+            elsewhere = f"{other.event_type} in another worker of service {other.service}"
+            tell_of_stages(
+                own.collection,
+                (own.function, own.event_type),
+                (other.function, elsewhere),
             )
         else:
             return
