@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from headway import Event, Service, Work, run_services
+from headway import Event, Lifecycle, Service, Work, run_services
 from headway.testing import Trial
 from headway.testing.engines import Worker
 
@@ -140,4 +140,19 @@ async def test_two_stages_on_one_collection_in_two_workers_are_named(
 async def test_one_function_in_two_services_is_one_stage(caplog: pytest.LogCaptureFixture) -> None:
     async with beside(mailing(name="mails", **ABOUT), mailing(name="again", **ABOUT)):
         pass
+    assert warnings(caplog) == []
+
+
+async def test_documents_that_another_worker_is_about_do_not_stay_pending(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    orders = Service("placing", lifecycles=[Lifecycle("orders")])
+
+    @orders.on("OrderMade")
+    async def place(event: Event, work: Work) -> None:
+        work.documents("orders").insert_new({"_id": "o-1"})
+
+    async with beside(orders, mailing(name="mails", **ABOUT)) as trial:
+        await trial.publish("OrderMade")
+        await trial.clock.wait(3 * MINUTE)
     assert warnings(caplog) == []

@@ -3,6 +3,7 @@
 import logging
 import re
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -154,3 +155,44 @@ async def test_other_words_may_be_written(
     trial = await run(writing(status, **lifecycle), "messages")
     assert [each for each in warnings(caplog) if "status=" in each] == []
     assert (await trial.count()).done == 2
+
+
+# New documents that no handler is about
+
+
+def inserting(document: dict[str, Any], **arguments: Any) -> Service:
+    async def order(event: Event, work: Work) -> None:
+        work.documents("shipments").insert_new({"_id": event.event_id, **document})
+
+    return service_of(order, lifecycles=[Lifecycle("shipments")], **arguments)
+
+
+async def run_for_a_while(*services: Service) -> None:
+    trial = Trial(*services)
+    async with trial.running():
+        for _ in range(2):
+            await trial.publish("MailReceived")
+            await trial.clock.wait(timedelta(minutes=2))
+
+
+async def test_documents_that_stay_pending_are_named_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    await run_for_a_while(inserting({}))
+    (line,) = warnings(caplog)
+    assert len(HERE.findall(line)) == 2
+    assert "inserting.order" in line
+    assert "documents=('shipments', ...)" in line
+
+
+async def test_documents_that_a_handler_is_about_or_that_are_processed_are_not_named(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    shipping = Service("shipping")
+
+    @shipping.on("Ready", documents=("shipments", "id"))
+    async def ship(event: Event, work: Work) -> None: ...
+
+    await run_for_a_while(inserting({}), shipping)
+    await run_for_a_while(inserting({"status": "processed"}))
+    assert warnings(caplog) == []

@@ -3,6 +3,7 @@
 import logging
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from datetime import datetime, timedelta
 from difflib import SequenceMatcher, get_close_matches
 
@@ -70,6 +71,10 @@ class CollectionNames:
         lifecycles = [*about, *(each for service in services for each in service.lifecycles)]
         self.known = {each.collection for each in lifecycles}
         """Collections that are declared, and those that were checked."""
+        self.unattended = self.known - {each.collection for each in about}
+        """Of these, the ones that no handler here is about, until one is inserted into."""
+        self._pending: dict[str, tuple[str, str]] = {}
+        """The ones with new documents: the handler that inserts them, and its line."""
         self._words: dict[str, set[str]] = {}
         flagged = {each.collection for each in lifecycles if each.flag is not None}
         for each in lifecycles:
@@ -121,6 +126,28 @@ class CollectionNames:
                 line,
                 words[near],
             )
+
+    def inserted(self, collection: str, line: str, by: Subscription) -> None:
+        """Note that a handler inserts documents that no handler of this worker is about."""
+        self.unattended.discard(collection)
+        self._pending[collection] = origin(by.handler), line
+
+    def tell_of_unattended(self, attended: AbstractSet[str]) -> None:
+        """Warn of new documents in collections that no handler of any worker is about."""
+        for collection, (handler, line) in self._pending.items():
+            if collection not in attended:
+                _LOG.warning(
+                    "Handler %s inserts documents into %s at %s, which stay pending: no running "
+                    "service has a handler with documents=(%r, ...), so no event and no sweep is "
+                    "for them. Write that handler, and publish its event with each insert; or "
+                    "leave %s out of Service(lifecycles=), if no handler is to work on them.",
+                    handler,
+                    shown(collection),
+                    line,
+                    collection,
+                    shown(collection),
+                )
+        self._pending.clear()
 
     async def _collections(self) -> Sequence[str]:
         """Name the collections in the store; it is asked seldom."""

@@ -15,6 +15,7 @@ from headway.core.origin import origin
 from headway.core.showing import described, shown
 from headway.ports.clock import Clock
 from headway.ports.leases import Leases
+from headway.runtime.collection_names import CollectionNames
 from headway.runtime.fitness import tell_of_stages
 from headway.runtime.service import Service, Subscription
 
@@ -73,10 +74,12 @@ class LiveHandlers:
         leases: Leases,
         token: str,
         clock: Clock,
+        names: CollectionNames,
     ) -> None:
         self._leases = leases
         self._token = token
         self._clock = clock
+        self._names = names
         every = [
             _handler(service, each)
             for service in services
@@ -115,6 +118,7 @@ class LiveHandlers:
         for own in self._own.values():
             for other in others:
                 self._compare(own, other)
+        self._names.tell_of_unattended({each.collection for each in others})
 
     def _compare(self, own: _Handler, other: _Handler) -> None:
         if own.code == other.code or (own, other.service, other.code) in self._told:

@@ -25,7 +25,7 @@ from headway.core.errors import (
     WorkOverError,
 )
 from headway.core.event import Event, publishable, short_name
-from headway.core.lifecycle import Lifecycle, lost_at_commit
+from headway.core.lifecycle import Lifecycle, State, lost_at_commit
 from headway.core.origin import caller, origin, place, users_line
 from headway.core.routing import checked_name
 from headway.core.storable import copied
@@ -284,6 +284,7 @@ class Writing:
             lifecycle = self._buffer.lifecycles.get(self._name)
             if lifecycle is not None:
                 copy = lifecycle.born(copy, self._buffer.around.now())
+                self._note_pending(lifecycle, copy)
             self._write(InsertNew(self._name, copy))
 
     def add(self, document: Document) -> None:
@@ -338,6 +339,13 @@ class Writing:
                 f"Invalid update of {self._name}/{document_id} by {origin(subscription.handler)}: "
                 f"{why}"
             )
+
+    def _note_pending(self, lifecycle: Lifecycle, document: Document) -> None:
+        names, by = self._buffer.around.names, self._buffer.subscription
+        if names is None or by is None or self._name not in names.unattended:
+            return
+        if lifecycle.state(document) is State.PENDING:
+            names.inserted(self._name, users_line(), by)
 
     def _check_status(self, fields: Document) -> None:
         if STATUS not in fields:

@@ -140,7 +140,7 @@ class Worker:
         names, self._live = None, None
         if sweeping is not None:
             names = CollectionNames(services, sweeping.desk, clock)
-            self._live = LiveHandlers(services, sweeping.leases, token, clock)
+            self._live = LiveHandlers(services, sweeping.leases, token, clock, names)
         size = self._settings.concurrency
         self._lanes = Lanes(
             size,
