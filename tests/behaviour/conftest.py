@@ -20,9 +20,8 @@ ENGINES = [
 async def yard(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Yard]:
     """Stuck documents, on every engine that can be swept.
 
-    Further ones need a name here, and a function that opens an engine by a clock and chance. Time
-    is virtual, and leases go by the clock of the store, so no test with this fixture waits for the
-    end of a lease by name.
+    Time is virtual, and leases go by the clock of the store, so no test with this fixture waits
+    for the end of a lease by name.
     """
     yard = Yard(_opening(request, tmp_path))
     yield yard
@@ -44,8 +43,8 @@ def _opening(request: pytest.FixtureRequest, folder: Path) -> OpenEngine:
 
 
 @pytest.fixture
-async def quick(tmp_path: Path) -> AsyncIterator[Yard]:
-    """The same in memory, where time only passes while everybody waits."""
+async def quick() -> AsyncIterator[Yard]:
+    """The same in memory, where time only passes while every task waits."""
     yard = Yard(in_memory())
     yield yard
     await yard.close()

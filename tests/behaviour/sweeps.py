@@ -1,6 +1,8 @@
 """What the tests of sweeps have in common: stuck documents on any engine, and sweepers for them."""
 
-from collections.abc import Awaitable, Callable, Sequence
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -11,14 +13,19 @@ import msgspec
 from headway import Event, Service
 from headway.facts import SweepEnded
 from headway.runtime.sweeper import Sweeper
-from headway.settings import SweepSettings
+from headway.settings import SweepSettings, WorkerSettings
 from headway.testing.chance import Seeded
 from headway.testing.clock import VirtualClock
-from headway.testing.engines import State, StoreParts, memory_engine, sqlite_engine, with_store
+from headway.testing.engines import (
+    State,
+    StoreParts,
+    Worker,
+    memory_engine,
+    sqlite_engine,
+    with_store,
+)
 from headway.testing.facts import Recorder
 from headway.testing.ports import (
-    Bus,
-    Candidates,
     Delivery,
     Document,
     Done,
@@ -26,7 +33,6 @@ from headway.testing.ports import (
     Ended,
     Engine,
     InsertNew,
-    Leases,
     Message,
     Outcome,
     Queue,
@@ -37,6 +43,7 @@ from headway.testing.ports import (
     encode,
     instant,
 )
+from headway.testing.trial import Trial
 from tests.engines.pairs.harnesses import bus_parts
 
 MINUTE = timedelta(minutes=1)
@@ -79,6 +86,11 @@ def chunking() -> Service:
 
 
 PARSING, CHUNKING = "parsing.archive.ingested", "chunking.json.parsed"
+
+
+def lost(one: str = "m", **fields: Any) -> dict[str, Any]:
+    """Give a document whose first event was lost."""
+    return {"_id": one, "status": "pending", "attemptCount": 0, **fields}
 
 
 class Yard:
@@ -136,17 +148,37 @@ class Yard:
     async def all(self, collection: str) -> Sequence[Document]:
         return await self.engine.documents.find(collection, {}, 100_000)
 
-    def sweeper(self, *services: Service, engine: Engine | None = None, **settings: Any) -> Sweeper:
+    def sweeper(
+        self,
+        *services: Service,
+        engine: Engine | None = None,
+        more: dict[str, Any] | None = None,
+        **settings: Any,
+    ) -> Sweeper:
         """Give a sweeper; without a cap, unless the test is about it."""
-        given = SweepSettings(**{"cap": 0, **settings})
+        given = {"observer": self.facts, "settings": SweepSettings(**{"cap": 0, **settings})}
         return Sweeper(
             services,
             engine or self.engine,
             clock=self.clock,
             chance=self.chance,
-            observer=self.facts,
-            settings=given,
+            **{**given, **(more or {})},
         )
+
+    @asynccontextmanager
+    async def sweeping(self, *services: Service, **given: Any) -> AsyncIterator[Sweeper]:
+        """Have a sweeper running inside the block."""
+        sweeper = self.sweeper(*services, **given)
+        running = asyncio.create_task(sweeper.run())
+        yield sweeper
+        sweeper.stop()
+        await running
+
+    async def passed(self, delay: timedelta) -> None:
+        """Let time pass while others do something."""
+        end = self.now + delay
+        while self.now < end:
+            await self.clock.wait(min(timedelta(seconds=5), end - self.now))
 
     async def sweep(self, *services: Service, **settings: Any) -> SweepEnded:
         """Sweep once, as a process does that is started for it."""
@@ -158,10 +190,13 @@ class Yard:
         await self.engine.bus.settle([(delivery, Done()) for delivery in taken])
         return taken
 
+    async def sent_ids(self, field: str = "message_doc_ids") -> list[str]:
+        """Give the documents that the events in the queue for chunks are about; empty it."""
+        return [data_of(each)[field][0] for each in await self.sent(CHUNKING)]
+
     async def totals(self) -> dict[str, float]:
         """Give the totals that are not 0."""
-        assert self.engine.sweeping is not None
-        kept = await self.engine.sweeping.totals.add("retry_job", {})
+        kept = await sweeping_of(self.engine).totals.add("retry_job", {})
         return {name: value for name, value in kept.items() if value and "duration" not in name}
 
 
@@ -199,24 +234,37 @@ class Spied:
 
 def with_bus(engine: Engine, **instead: Callable[..., Awaitable[Any]]) -> Engine:
     """Give an engine whose bus does something else."""
-    bus: Bus = Spied(engine.bus, **instead)
+    bus: Any = Spied(engine.bus, **instead)
     return replace(engine, bus=bus)
 
 
 def with_candidates(engine: Engine, **instead: Callable[..., Any]) -> Engine:
     """Give an engine whose candidates do something else."""
     sweeping = sweeping_of(engine)
-    candidates: Candidates = Spied(sweeping.candidates, **instead)
+    candidates: Any = Spied(sweeping.candidates, **instead)
     return replace(engine, sweeping=replace(sweeping, candidates=candidates))
-
-
-def with_leases(engine: Engine, **instead: Callable[..., Any]) -> Engine:
-    """Give an engine whose leases do something else."""
-    sweeping = sweeping_of(engine)
-    leases: Leases = Spied(sweeping.leases, **instead)
-    return replace(engine, sweeping=replace(sweeping, leases=leases))
 
 
 def sweeping_of(engine: Engine) -> Sweeping:
     assert engine.sweeping is not None
     return engine.sweeping
+
+
+@asynccontextmanager
+async def working(
+    on: Yard | Trial, *services: Service, engine: Engine, name: str = "", **settings: Any
+) -> AsyncIterator[Worker]:
+    """Have a worker running inside the block, on an engine of the test's own."""
+    worker = Worker(
+        services,
+        engine,
+        clock=on.clock,
+        chance=on.chance,
+        observer=on.facts,
+        settings=WorkerSettings(**settings),
+        name=name,
+    )
+    running = asyncio.create_task(worker.run())
+    yield worker
+    worker.stop()
+    await running

@@ -58,24 +58,22 @@ async def test_purge_removes_the_named_dead_letter_and_no_other(bench: Bench) ->
     assert await bench.left() == ["70a1", "71b2", "7c3d", "80aa"]
 
 
-async def test_purge_by_a_prefix_removes_nothing_and_names_it_as_missing(bench: Bench) -> None:
+async def test_exactly_the_named_ones_are_chosen_and_what_is_missing_is_named(
+    bench: Bench,
+) -> None:
     report = await bench.queues.purge(FAILED, ids=["70", "7c3d"])
     assert (report.done, list(report.missing)) == (1, ["70"])
-    assert await bench.left() == ["70a1", "71b2", "7", "80aa"]
-
-
-async def test_requeue_sends_every_dead_letter_named_in_full(bench: Bench) -> None:
-    report = await bench.queues.requeue(FAILED, ids=["7", "7c3d", "80aa"])
-    assert (report.done, list(report.missing)) == (3, [])
-    assert await bench.left() == ["70a1", "71b2"]
-
-
-async def test_export_and_inspect_give_exactly_the_named_ones(bench: Bench) -> None:
     found = [letter.letter_id async for letter in bench.queues.export(FAILED, ids=["7", "80aa"])]
     assert found == ["7", "80aa"]
     (seen,) = await bench.queues.inspect(FAILED, letter_id="7")
     assert seen.letter_id == "7"
     assert list(await bench.queues.inspect(FAILED, letter_id="71")) == []
+    report = await bench.queues.purge(FAILED, ids=["7", "80aa"], error_type="KeyError")
+    assert (list(report.chosen), list(report.missing)) == (["80aa"], [])
+    assert [each.letter_id for each in report.unselected] == ["7"]
+    report = await bench.queues.requeue(FAILED, ids=["7", "70a1"])
+    assert (report.done, list(report.missing)) == (2, [])
+    assert await bench.left() == ["71b2"]
 
 
 async def test_limit_counts_matches(bench: Bench) -> None:
@@ -83,14 +81,6 @@ async def test_limit_counts_matches(bench: Bench) -> None:
     assert (list(report.chosen), list(report.missing)) == (["7"], ["nosuch"])
     found = bench.queues.export(FAILED, ids=["80aa", "71b2", "70a1"], limit=2)
     assert [letter.letter_id async for letter in found] == ["70a1", "71b2"]
-
-
-async def test_a_named_dead_letter_with_another_error_is_skipped_and_said(bench: Bench) -> None:
-    report = await bench.queues.purge(FAILED, ids=["7", "80aa"], error_type="KeyError")
-    assert (list(report.chosen), list(report.missing)) == (["80aa"], [])
-    assert [(each.letter_id, "ValueError" in each.reason) for each in report.unselected] == [
-        ("7", True)
-    ]
 
 
 Call = Callable[[FailedQueues, Any], Awaitable[object]]
@@ -107,17 +97,13 @@ CALLS: dict[str, Call] = {
 }
 
 
-@pytest.mark.parametrize("call", CALLS)
-@pytest.mark.parametrize("ids", [[], [""], ["7", " "], "7"], ids=["none", "empty", "blank", "str"])
-async def test_empty_ids_are_refused(bench: Bench, call: str, ids: Any) -> None:
-    with pytest.raises(ConfigurationError, match="Invalid ids="):
-        await CALLS[call](bench.queues, ids)
+async def test_empty_ids_are_refused_and_no_ids_mean_all(bench: Bench) -> None:
+    for call in CALLS.values():
+        for ids in ([], [""], ["7", " "], "7"):
+            with pytest.raises(ConfigurationError, match="ids="):
+                await call(bench.queues, ids)
     assert await bench.left() == THERE
-
-
-async def test_without_ids_all_are_meant(bench: Bench) -> None:
     assert (await bench.queues.purge(FAILED, ids=None)).done == len(THERE)
-    assert await bench.left() == []
 
 
 async def test_a_typed_prefix_is_completed_only_if_one_dead_letter_begins_with_it(
@@ -132,5 +118,5 @@ async def test_a_typed_prefix_is_completed_only_if_one_dead_letter_begins_with_i
     assert await bench.queues.complete(FAILED, ["abcd1"]) == ["abcd1111"]
     with pytest.raises(ConfigurationError, match="abcd1111, abcd2222"):
         await bench.queues.complete(FAILED, ["71b2", "abcd"])
-    with pytest.raises(ConfigurationError, match="'71b': too short"):
+    with pytest.raises(ConfigurationError, match="'71b'"):
         await bench.queues.complete(FAILED, ["71b"])

@@ -1,4 +1,4 @@
-"""Given up is what nobody will come back for: not what is parked, nor what is on its way back."""
+"""Given up is what no event will come back for: not what is parked or on its way back."""
 
 import asyncio
 from datetime import timedelta
@@ -8,7 +8,6 @@ import pytest
 
 from headway import Lifecycle, Service
 from headway.facts import DocumentGivenUp
-from headway.runtime.down_notes import down_note
 from headway.settings import SweepSettings
 from headway.testing.ports import instant
 from headway.testing.trial import Trial
@@ -18,6 +17,7 @@ SECOND = timedelta(seconds=1)
 MINUTE = timedelta(minutes=1)
 HOUR = timedelta(hours=1)
 DAY = timedelta(days=1)
+NOTE = "down/s/Made"
 
 
 async def test_documents_whose_events_are_parked_are_left_to_them() -> None:
@@ -37,7 +37,7 @@ async def test_documents_whose_events_are_parked_are_left_to_them() -> None:
     async with trial.running():
         while (await trial.count()).queues[0].parked < len(ids):
             await trial.clock.wait(10 * SECOND)
-    for _ in range(4):  # nobody is there to note that it is down
+    for _ in range(4):  # no worker lives that notes that it is down
         trial.clock.advance(5 * HOUR)
         (swept,) = (await trial.sweep()).collections
         assert (swept.requeued, swept.given_up) == (0, 0)
@@ -64,33 +64,27 @@ async def test_what_may_be_parked_is_not_given_up_while_its_service_is_down(
     await trial.put("docs", {"_id": "a", "status": status, "attemptCount": 1, **held})
     sweeping = trial.engine.sweeping
     assert sweeping is not None
-    await sweeping.leases.hold(down_note("s", "Made"), "w", DAY)
+    await sweeping.leases.hold(NOTE, "w", DAY)
     assert (await trial.sweep()).collections[0].given_up == given_up
-    await sweeping.leases.let_go(down_note("s", "Made"), "w")
+    await sweeping.leases.let_go(NOTE, "w")
     await trial.sweep()
     assert len(trial.facts.of(DocumentGivenUp)) == 1
 
 
-async def test_the_last_attempt_may_come_back_after_its_worker_died() -> None:
-    trial = await _left_behind(after=4 * MINUTE)
+@pytest.mark.parametrize("given_up", [0, 1])
+async def test_the_last_attempt_may_come_back_until_it_is_given_up(given_up: int) -> None:
+    trial = await _left_behind(after=(7 if given_up else 4) * MINUTE)
     (swept,) = (await trial.sweep()).collections
-    assert swept.given_up == 0
+    assert swept.given_up == given_up
+    (before,) = await trial.documents("docs")
     await trial.run(at_most=HOUR)
     (document,) = await trial.documents("docs")
-    assert (document["status"], document["attemptCount"]) == ("processed", 1)
-    assert "givenUpAt" not in document
-
-
-async def test_what_was_given_up_stays_so_when_its_event_comes_back_late() -> None:
-    trial = await _left_behind(after=7 * MINUTE)
-    (swept,) = (await trial.sweep()).collections
-    assert swept.given_up == 1
-    (before,) = await trial.documents("docs")
-    assert before["status"] == "failed_max_retries"
-    await trial.run(at_most=HOUR)
-    assert list(await trial.documents("docs")) == [before]
-    assert (await trial.sweep(SweepSettings(cap=0))).collections[0].given_up == 0
-    assert len(trial.facts.of(DocumentGivenUp)) == 1
+    if given_up:
+        assert (document, document["status"]) == (before, "failed_max_retries")
+        assert (await trial.sweep(SweepSettings(cap=0))).collections[0].given_up == 0
+    else:
+        assert (document["status"], document["attemptCount"]) == ("processed", 1)
+    assert len(trial.facts.of(DocumentGivenUp)) == given_up
 
 
 async def _left_behind(*, after: timedelta) -> Trial:
@@ -112,7 +106,7 @@ async def _left_behind(*, after: timedelta) -> Trial:
             await trial.clock.wait(SECOND)
         crash(trial, worker)
     (document,) = await trial.documents("docs")
-    # Whoever is killed lets go of nothing.
+    # A process that is killed releases nothing.
     until = instant(trial.clock.now() + 5 * SECOND)
     await trial.put("docs", {**document, "leaseToken": "killed", "leaseUntil": until})
     trial.clock.advance(after)

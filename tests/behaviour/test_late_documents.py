@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from headway import Lifecycle, Service
-from headway.testing.engines import Publisher, Worker
-from tests.behaviour.sweeps import HOUR, Spied, Yard
+from headway.testing.engines import Publisher
+from tests.behaviour.sweeps import HOUR, Spied, Yard, working
 
 
 class Scene:
@@ -38,23 +38,13 @@ class Scene:
 
         documents: Any = Spied(whole.documents, begin=begin)
         engine = replace(whole, documents=documents)
-        worker = Worker(
-            [self.service],
-            engine,
-            clock=self.yard.clock,
-            chance=self.yard.chance,
-            observer=self.yard.facts,
-        )
         await engine.open(self.service.queues())
         await self.yard.put("docs", {"_id": "there", "status": "pending"})
         publisher = Publisher(engine.bus, self.yard.clock, self.yard.chance)
         await publisher.publish("Made", {"ids": ["there", "late"]})
-        running = asyncio.create_task(worker.run())
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(30), working(self.yard, self.service, engine=engine):
             while (await self.yard.engine.places.depths()).waiting:
                 await self.yard.clock.wait(timedelta(seconds=1))
-        worker.stop()
-        await running
         assert not left
 
 

@@ -1,8 +1,6 @@
-"""What a living worker holds is renewed; what could not be renewed is said, and tried again."""
+"""What a living worker holds is renewed; what could not be renewed is told, and tried again."""
 
-import asyncio
 import logging
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -11,211 +9,106 @@ from typing import Any
 import pytest
 
 from headway import Lifecycle, RetryPolicy, Service
-from headway.adapters.memory.store import MemoryDocuments
-from headway.clock import Clock
 from headway.retrying import Exponential
-from headway.testing.engines import Worker
-from headway.testing.ports import Finish, Finisher, Unit
+from headway.testing.ports import Finish, Unit
 from headway.testing.trial import Trial, at_rest
+from tests.behaviour.sweeps import Spied, working
 
 LEASE = timedelta(seconds=30)
+Tokens = Mapping[str, str]
 
 
-class Locking(MemoryDocuments):
-    """Documents of which others keep one locked for a while."""
+class Scene:
+    """A service whose handlers take as long as a lease, on documents of which calls go wrong."""
 
-    locked: str = ""
-    renewals: list[list[str]]
+    def __init__(self, handle: Any) -> None:
+        policy = RetryPolicy(max_attempts=2, backoff=Exponential(base=LEASE, cap=LEASE))
+        lifecycle = Lifecycle("docs", lease=LEASE)
+        self.service = Service("s", transient=policy, lifecycles=[lifecycle])
+        self.service.on("Made", documents=("docs", "ids"))(handle)
+        self.trial = Trial(self.service)
 
-    async def renew(self, collection: str, tokens: Mapping[str, str], until: datetime) -> int:
-        free = {one: token for one, token in tokens.items() if one != self.locked}
-        self.renewals.append(sorted(free))
-        return await super().renew(collection, free, until)
+    async def run(self, *ids: str, finish: Any = None, **instead: Any) -> None:
+        """Let a worker end an event for each document; some calls do something else."""
+        engine = self.trial.engine
+        documents: Any = Spied(engine.documents, **instead)
+        finisher: Any = Spied(engine.finisher, **({"finish": finish} if finish else {}))
+        await self.trial.put("docs", *({"_id": one, "status": "pending"} for one in ids))
+        for one in ids:
+            await self.trial.publish("Made", {"ids": [one]})
+        engine = replace(engine, documents=documents, finisher=finisher)
+        async with working(self.trial, self.service, engine=engine):
+            while not at_rest(await self.trial.count()):
+                await self.trial.clock.wait(timedelta(seconds=1))
+        states = {each["status"] for each in await self.trial.documents("docs")}
+        assert states == {"processed"}
+
+
+def told(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [each.getMessage() for each in caplog.records if each.levelno >= logging.WARNING]
 
 
 async def test_what_was_not_renewed_is_said_and_renewed_at_the_next_beat(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    service = Service("s", lifecycles=[Lifecycle("docs", lease=LEASE)])
+    locked, renewals = "b", list[list[str]]()
 
-    @service.on("Made", documents=("docs", "ids"))
     async def handle(_event: Any, _work: Any) -> None:
-        await trial.clock.wait(LEASE * 0.4)
-        documents.locked = ""
-        await trial.clock.wait(LEASE * 0.4)
+        nonlocal locked
+        await scene.trial.clock.wait(LEASE * 0.4)
+        locked = ""
+        await scene.trial.clock.wait(LEASE * 0.4)
 
-    trial = Trial(service)
-    documents = Locking(trial.state)
-    documents.locked, documents.renewals = "b", []
-    await trial.put("docs", {"_id": "a", "status": "pending"}, {"_id": "b", "status": "pending"})
-    for one in "ab":
-        await trial.publish("Made", {"ids": [one]})
-    worker = Worker(
-        [service],
-        replace(trial.engine, documents=documents),
-        clock=trial.clock,
-        chance=trial.chance,
-        observer=trial.facts,
-    )
-    with caplog.at_level(logging.WARNING, "headway"):
-        task = asyncio.create_task(worker.run())
-        while not at_rest(await trial.count()):
-            await trial.clock.wait(timedelta(seconds=1))
-        worker.stop()
-        await task
-    assert documents.renewals == [["a"], ["a", "b"]]
-    said = [record.getMessage() for record in caplog.records if "Leases on" in record.getMessage()]
-    assert len(said) == 1
-    assert "Leases on docs: 1 of 2 were not renewed, because another program keeps" in said[0]
-    assert {each["status"] for each in await trial.documents("docs")} == {"processed"}
+    async def renew(collection: str, tokens: Tokens, until: datetime) -> int:
+        free = {one: token for one, token in tokens.items() if one != locked}
+        renewals.append(sorted(free))
+        return await scene.trial.engine.documents.renew(collection, free, until)
 
-
-class Refusing(MemoryDocuments):
-    """Documents of a store that tells its password when it refuses."""
-
-    async def renew(self, collection: str, tokens: Mapping[str, str], until: datetime) -> int:
-        raise ConnectionError("postgresql://bob:s3cret@db: no answer")
-
-    async def leave(self, collection: str, tokens: Mapping[str, str], until: datetime) -> int:
-        raise ConnectionError("postgresql://bob:s3cret@db: no answer")
+    scene = Scene(handle)
+    await scene.run("a", "b", renew=renew)
+    assert renewals == [["a"], ["a", "b"]]
+    (line,) = told(caplog)
+    assert "docs: 1 of 2" in line
 
 
 async def test_errors_of_the_store_are_logged_without_passwords(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    service = Service("s", lifecycles=[Lifecycle("docs", lease=LEASE)])
-
-    @service.on("Made", documents=("docs", "ids"))
-    async def handle(_event: Any, _work: Any) -> None:
-        await trial.clock.wait(LEASE)
-        raise ConnectionError
-
-    trial = Trial(service)
-    await trial.put("docs", {"_id": "a", "status": "pending"})
-    await trial.publish("Made", {"ids": ["a"]})
-    worker = Worker(
-        [service],
-        replace(trial.engine, documents=Refusing(trial.state)),
-        clock=trial.clock,
-        chance=trial.chance,
-        observer=trial.facts,
-    )
-    with caplog.at_level(logging.WARNING, "headway"):
-        task = asyncio.create_task(worker.run())
-        await trial.clock.wait(2 * LEASE)
-        worker.stop()
-        await task
-    said = {record.getMessage() for record in caplog.records}
-    why = "on docs: ConnectionError: postgresql://bob:***@db: no answer"
-    assert {f"Could not renew leases {why}", f"Could not release leases {why}"} <= said
-    assert "s3cret" not in caplog.text
-
-
-async def test_a_worker_says_which_versions_run_and_on_what(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    shop, mail = Service("shop", version="2.1"), Service("mail")
-    for service in (shop, mail):
-        service.on("Made")(lambda _event, _work: None)
-    trial = Trial(shop, mail)
-    worker = Worker(
-        [shop, mail],
-        trial.engine,
-        clock=trial.clock,
-        chance=trial.chance,
-        observer=trial.facts,
-        place="amqp://bob:***@broker",
-    )
-    with caplog.at_level(logging.INFO, "headway"):
-        task = asyncio.create_task(worker.run())
-        await trial.clock.wait(timedelta(seconds=1))
-        worker.stop()
-        await task
-    (said,) = (one for one in caplog.messages if one.startswith("Running"))
-    assert said == f"Running shop 2.1, mail on amqp://bob:***@broker (process {os.getpid()})"
-
-
-class Slow:
-    """A finisher that has committed long before it says so: what follows takes its time."""
-
-    at_once = 1
-
-    def __init__(self, inner: Finisher, clock: Clock) -> None:
-        self._inner = inner
-        self._clock = clock
-
-    async def finish(self, units: Sequence[Unit]) -> Sequence[Finish]:
-        finishes = await self._inner.finish(units)
-        await self._clock.wait(LEASE)
-        return finishes
-
-
-async def test_what_is_being_committed_is_not_missed_by_whoever_renews(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    service = Service("s", lifecycles=[Lifecycle("docs", lease=LEASE)])
-
-    @service.on("Made", documents=("docs", "ids"))
-    async def handle(_event: Any, _work: Any) -> None: ...
-
-    trial = Trial(service)
-    await trial.put("docs", {"_id": "a", "status": "pending"})
-    await trial.publish("Made", {"ids": ["a"]})
-    worker = Worker(
-        [service],
-        replace(trial.engine, finisher=Slow(trial.engine.finisher, trial.clock)),
-        clock=trial.clock,
-        chance=trial.chance,
-        observer=trial.facts,
-    )
-    with caplog.at_level(logging.WARNING, "headway"):
-        task = asyncio.create_task(worker.run())
-        await trial.clock.wait(2 * LEASE)
-        worker.stop()
-        await task
-    assert [each["status"] for each in await trial.documents("docs")] == ["processed"]
-    assert not [each for each in caplog.records if "Leases on" in each.getMessage()]
-
-
-class Leaving(MemoryDocuments):
-    """Documents that are let go slowly: a beat comes in between."""
-
-    clock: Clock
-
-    async def leave(self, collection: str, tokens: Mapping[str, str], until: datetime) -> int:
-        left = await super().leave(collection, tokens, until)
-        await self.clock.wait(LEASE)
-        return left
-
-
-async def test_what_was_let_go_is_not_missed_by_whoever_renews(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    policy = RetryPolicy(max_attempts=2, backoff=Exponential(base=LEASE, cap=LEASE))
-    service = Service("s", transient=policy, lifecycles=[Lifecycle("docs", lease=LEASE)])
-
-    @service.on("Made", documents=("docs", "ids"))
     async def handle(_event: Any, work: Any) -> None:
+        await scene.trial.clock.wait(LEASE)
         if work.attempt == 1:
             raise OSError("no space left")
 
-    trial = Trial(service)
-    documents = Leaving(trial.state)
-    documents.clock = trial.clock
-    await trial.put("docs", {"_id": "a", "status": "pending"})
-    await trial.publish("Made", {"ids": ["a"]})
-    worker = Worker(
-        [service],
-        replace(trial.engine, documents=documents),
-        clock=trial.clock,
-        chance=trial.chance,
-        observer=trial.facts,
-    )
-    with caplog.at_level(logging.WARNING, "headway"):
-        task = asyncio.create_task(worker.run())
-        while not at_rest(await trial.count()):
-            await trial.clock.wait(timedelta(seconds=1))
-        worker.stop()
-        await task
-    assert [each["status"] for each in await trial.documents("docs")] == ["processed"]
-    assert not [each for each in caplog.records if "Leases on" in each.getMessage()]
+    async def refuse(collection: str, tokens: Tokens, until: datetime) -> int:
+        raise ConnectionError("postgresql://bob:s3cret@db: no answer")
+
+    scene = Scene(handle)
+    await scene.run("a", renew=refuse, leave=refuse)
+    lines = [line for line in told(caplog) if "postgresql://bob:***@db: no answer" in line]
+    assert len(set(lines)) == 2, "it could neither renew nor release"
+    assert "s3cret" not in caplog.text
+
+
+@pytest.mark.parametrize("slow", ["commit", "release"])
+async def test_what_is_being_committed_or_released_is_not_missed_at_the_next_beat(
+    slow: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The store has changed the document long before it answers: a beat comes in between."""
+
+    async def handle(_event: Any, work: Any) -> None:
+        if work.attempt == 1 and slow == "release":
+            raise OSError("no space left")
+
+    async def leave(collection: str, tokens: Tokens, until: datetime) -> int:
+        left = await scene.trial.engine.documents.leave(collection, tokens, until)
+        await scene.trial.clock.wait(LEASE)
+        return left
+
+    async def finish(units: Sequence[Unit]) -> Sequence[Finish]:
+        finishes = await scene.trial.engine.finisher.finish(units)
+        await scene.trial.clock.wait(LEASE)
+        return finishes
+
+    scene = Scene(handle)
+    await scene.run("a", **({"finish": finish} if slow == "commit" else {"leave": leave}))
+    assert told(caplog) == []

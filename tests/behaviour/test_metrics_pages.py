@@ -1,32 +1,20 @@
 """The pages beside /metrics."""
 
+import asyncio
 from http import HTTPStatus
 
-import pytest
-from prometheus_client import CollectorRegistry
-
-from headway.adapters.prometheus.places import PlacesCollector
-from headway.assembly.metrics_server import served
-from headway.operations import Depths
-from headway.testing.clock import VirtualClock
+from headway.assembly.metrics_server import metrics_server
+from headway.testing import Trial
 from headway.testing.servers.loopback import HOST, http_request
 
 
-@pytest.mark.parametrize(
-    ("path", "status"),
-    [
-        ("/metrics", HTTPStatus.OK),
-        ("/metrics/", HTTPStatus.OK),
-        ("/metrics?name[]=failed_letters", HTTPStatus.OK),
-        ("/health", HTTPStatus.OK),
-        ("/", HTTPStatus.NOT_FOUND),
-        ("/nosuch", HTTPStatus.NOT_FOUND),
-    ],
-)
-def test_a_page_that_is_not_there_is_not_found(path: str, status: HTTPStatus) -> None:
-    registry = CollectorRegistry()
-    places = PlacesCollector(lambda: Depths(queues=[], failed={"a": 1}), VirtualClock())
-    with served(registry, places, lambda: (HTTPStatus.OK, {}), host=HOST, port=0) as port:
-        answered, said = http_request("GET", port, path)
-    assert answered == status
-    assert (b"failed_letters" in said) is path.startswith("/metrics")
+async def test_a_page_that_is_not_there_is_not_found() -> None:
+    loop = asyncio.get_running_loop()
+    with metrics_server(Trial().engine, loop, host=HOST, port=0) as port:
+        for path in ("/metrics", "/metrics/", "/metrics?name[]=headway_engine_up", "/health"):
+            status, said = await asyncio.to_thread(http_request, "GET", port, path)
+            assert status != HTTPStatus.NOT_FOUND
+            assert (b"headway_engine_up" in said) is path.startswith("/metrics")
+        for path in ("/", "/nosuch"):
+            status, _ = await asyncio.to_thread(http_request, "GET", port, path)
+            assert status == HTTPStatus.NOT_FOUND

@@ -1,5 +1,6 @@
-"""A handler writes what no store keeps as it is: a letter, at once, that names the field."""
+"""A handler writes what no store keeps as it is: a dead letter, at once, that names the field."""
 
+from collections.abc import Callable
 from math import nan
 from typing import Any
 
@@ -9,34 +10,30 @@ from headway import Service
 from headway.retrying import Reason
 from headway.testing.trial import Trial
 
+ODD = {"size": {"width": nan}}
+WRITES: dict[str, tuple[Callable[[Any], None], str]] = {
+    "insert_new": (lambda documents: documents.insert_new({"_id": "b", **ODD}), "'size.width'"),
+    "add": (lambda documents: documents.add(ODD), "'size.width'"),
+    "update": (lambda documents: documents.update("a", ODD), "'size.width'"),
+    "increment": (lambda documents: documents.increment("a", "n", 1), "'n'"),
+}
 
-@pytest.mark.parametrize("how", ["insert_new", "add", "update", "increment"])
+
+@pytest.mark.parametrize("how", WRITES)
 async def test_a_value_that_cannot_be_stored_is_not_dropped(how: str) -> None:
-    service = Service("s")
-    attempts: list[int] = []
+    write, field = WRITES[how]
+    service, attempts = Service("s"), list[int]()
 
     @service.on("Made")
     async def handle(_event: Any, work: Any) -> None:
         attempts.append(work.attempt)
-        documents = work.documents("docs")
-        odd = {"size": {"width": nan}}
-        match how:
-            case "insert_new":
-                documents.insert_new({"_id": "b", **odd})
-            case "add":
-                documents.add(odd)
-            case "update":
-                documents.update("a", odd)
-            case _:
-                documents.increment("a", "n", 1)
+        write(work.documents("docs"))
 
     trial = Trial(service)
     await trial.put("docs", {"_id": "a", "n": (1 << 63) - 1})
     await trial.publish("Made", {})
     await trial.run()
     (letter,) = await trial.letters("s.failed")
-    assert attempts == [1]
-    assert letter.abandoned_reason == Reason.NON_RETRYABLE
-    named = "the field 'n' holds a whole" if how == "increment" else "'size.width' holds nan"
-    assert named in letter.last_error
+    assert (attempts, letter.abandoned_reason) == ([1], Reason.NON_RETRYABLE)
+    assert field in letter.last_error
     assert await trial.documents("docs") == [{"_id": "a", "n": (1 << 63) - 1}]

@@ -6,8 +6,6 @@ from datetime import timedelta
 import pytest
 
 from headway import ConfigurationError
-from headway.core.sequence_answers import Outcome
-from headway.core.sequence_waiting import Mode
 from headway.operations import ResultOrder
 from headway.order import OnGap, SequenceSettings
 from headway.testing.chance import Seeded
@@ -31,14 +29,14 @@ class Bench:
         self._tokens += 1
         token = f"token-{self._tokens}"
         (answer,) = await self.sequences.offer([Offer(key, position, b"{}", token)])
-        if answer.outcome is Outcome.PROCESS and complete:
+        if answer.outcome == "process" and complete:
             await self.sequences.complete([Completion(key, position, token)])
         return answer
 
     async def hold(self, key: str, *positions: int) -> None:
         await self.offer(key, 1)
         for position in positions:
-            assert (await self.offer(key, position)).outcome is Outcome.HELD
+            assert (await self.offer(key, position)).outcome == "held"
 
 
 async def test_a_key_that_waits_says_what_is_missing_since_when_and_until_when() -> None:
@@ -47,7 +45,7 @@ async def test_a_key_that_waits_says_what_is_missing_since_when_and_until_when()
     began = bench.clock.now()
     bench.clock.advance(15 * SECOND)
     report = await bench.order.explain("a")
-    assert (report.standing.mode, report.standing.marker) == (Mode.WAITING, 1)
+    assert (report.standing.mode, report.standing.marker) == ("waiting", 1)
     assert (report.expected, report.standing.held) == (2, (4, 5, 8))
     assert [(gap.first, gap.last) for gap in report.gaps] == [(2, 3), (6, 7)]
     assert report.missing == 4
@@ -56,17 +54,14 @@ async def test_a_key_that_waits_says_what_is_missing_since_when_and_until_when()
     assert report.standing.gives_up == began + 180 * SECOND
 
 
-async def test_a_key_in_flight_expects_what_is_in_flight() -> None:
+async def test_a_key_in_flight_expects_what_is_in_flight_and_an_unknown_one_is_refused() -> None:
     bench = Bench()
     await bench.offer("a", 7, complete=False)
     await bench.offer("a", 8)
     report = await bench.order.explain("a")
-    assert (report.standing.mode, report.expected, report.missing) == (Mode.IN_FLIGHT, 7, 0)
-
-
-async def test_an_unknown_key_is_refused_by_name() -> None:
-    with pytest.raises(ConfigurationError, match=r"the key 'nobody\\n' is not known here"):
-        await Bench().order.explain("nobody\n")
+    assert (report.standing.mode, report.expected, report.missing) == ("in flight", 7, 0)
+    with pytest.raises(ConfigurationError, match=r"'unknown\\n'"):
+        await bench.order.explain("unknown\n")
 
 
 async def test_status_counts_all_keys_and_names_the_first_due() -> None:
@@ -88,7 +83,6 @@ async def test_a_drain_releases_what_is_held_and_is_recorded(
         report = await bench.order.drain(["a"])
     assert (report.done, report.chosen[0].missing) == (1, 3)
     (record,) = caplog.records
-    assert record.getMessage() == "drain of results by ann@desk: 1 of 1 key (keys=a), complete"
     assert record.__dict__["gaps"] == {"a": [[2, 3, 1], [5, 5, 1]]}
     assert (record.__dict__["missing"], record.__dict__["held"]) == (3, 2)
     assert record.__dict__["on_gap"] == "backfill"
@@ -116,8 +110,8 @@ async def test_a_dry_run_and_a_no_change_nothing(caplog: pytest.LogCaptureFixtur
 async def test_a_drain_names_keys_that_are_unknown_or_hold_nothing() -> None:
     bench = Bench()
     await bench.offer("idle", 1)
-    report = await bench.order.drain(["idle", "nobody", "nobody"])
-    assert (report.holding_nothing, report.unknown, report.done) == (["idle"], ["nobody"], 0)
+    report = await bench.order.drain(["idle", "unknown", "unknown"])
+    assert (report.holding_nothing, report.unknown, report.done) == (["idle"], ["unknown"], 0)
 
 
 async def test_all_are_those_that_stand_before_a_gap() -> None:
@@ -130,4 +124,4 @@ async def test_all_are_those_that_stand_before_a_gap() -> None:
     await bench.offer("busy", 2)
     report = await bench.order.drain()
     assert [each.key for each in report.chosen] == ["waiting", "parked"]
-    assert (await bench.order.explain("parked")).standing.mode is Mode.READY
+    assert (await bench.order.explain("parked")).standing.mode == "ready"

@@ -2,8 +2,8 @@
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from headway import ConfigurationError, Resequencer
-from headway.errors import SequencesAwayError, is_unavailable
+from headway.errors import SequencesAwayError
 from headway.facts import (
     GapGivenUp,
     KeyCleared,
@@ -26,7 +26,6 @@ from headway.facts import (
 )
 from headway.order import BatchResequencer, Disposition, Result, SequenceSettings, Turn
 from headway.runtime.sequence_applying import in_thread, one_by_one
-from headway.runtime.sequence_watchers import SequenceWatchers
 from headway.testing.chance import Seeded
 from headway.testing.clock import VirtualClock
 from headway.testing.engines import MemorySequences, MemoryShelf
@@ -67,6 +66,14 @@ class Bench:
             watchers=[self],
             **{"together": False, **given},
         )
+
+    @asynccontextmanager
+    async def looking(self, worker: BatchResequencer, **often: Any) -> AsyncIterator[None]:
+        """Have a worker check what is due inside the block."""
+        running = asyncio.create_task(worker.run(**often))
+        yield
+        worker.stop()
+        await running
 
 
 @pytest.fixture
@@ -201,273 +208,6 @@ async def test_a_worker_that_is_stopped_in_the_middle_leaves_its_work_to_others_
     assert bench.done == [1]
 
 
-class Cut(MemorySequences):
-    """An engine that is away, or that loses its answers."""
-
-    is_away = False
-    loses = 0
-
-    async def offer(self, offers: Any) -> Any:
-        answers = await self._ask(super().offer(offers))
-        if self.loses:
-            self.loses -= 1
-            raise TimeoutError("the answer is lost")
-        return answers
-
-    async def complete(self, done: Any) -> Any:
-        return await self._ask(super().complete(done))
-
-    async def due(self, limit: int) -> Any:
-        return await self._ask(super().due(limit))
-
-    async def _ask(self, asking: Any) -> Any:
-        if self.is_away:
-            asking.close()
-            raise ConnectionRefusedError("nobody there")
-        return await asking
-
-
-async def test_a_lost_answer_is_asked_for_again_and_applied_once(bench: Bench) -> None:
-    cut = Cut(bench.clock)
-    cut.loses = 2
-    assert await bench.worker(sequences=cut).offer(results(1)) == [Disposition.APPLIED]
-    assert bench.done == [1]
-
-
-async def test_without_another_way_the_source_is_told_to_keep_its_results(bench: Bench) -> None:
-    cut = Cut(bench.clock)
-    worker = bench.worker(sequences=cut, patience=timedelta(seconds=3))
-    cut.is_away = True
-    with pytest.raises(SequencesAwayError, match=r"away since .*ConnectionRefusedError"):
-        await worker.offer(results(1))
-    assert [fact.patience for fact in bench.told(SequencesAway)] == [timedelta(seconds=3)]
-    looking = asyncio.create_task(worker.run())  # goes on, and finds it again
-    await bench.clock.wait(timedelta(seconds=30))
-    cut.is_away = False
-    await bench.clock.wait(timedelta(seconds=3))
-    assert len(bench.told(SequencesBack)) == 1
-    assert await worker.offer(results(1)) == [Disposition.APPLIED]
-    worker.stop()
-    await looking
-
-
-async def test_a_look_that_fails_does_not_end_the_looking(
-    bench: Bench, caplog: pytest.LogCaptureFixture
-) -> None:
-    troubles = [KeyError("a store of somebody's own")]
-
-    async def wanted(keys: Sequence[str]) -> Sequence[str]:
-        if troubles:
-            raise troubles.pop()
-        return keys
-
-    worker = bench.worker(wanted=wanted)
-    await worker.offer(results(2))
-    looking = asyncio.create_task(worker.run())
-    await bench.clock.wait(timedelta(seconds=300))
-    worker.stop()
-    await looking
-    assert bench.done == [2]
-    assert "A look at what is due failed" in caplog.text
-
-
-async def test_a_thread_that_cannot_be_stopped_keeps_its_position_to_its_end(bench: Bench) -> None:
-    begun, go_on = threading.Event(), threading.Event()
-
-    def slowly(work: Turn) -> None:
-        begun.set()
-        go_on.wait(30)
-        bench.done.append(work.position)
-
-    slow, other = bench.worker(in_thread(slowly), renewing=False), bench.worker()
-    offering = asyncio.create_task(slow.offer(results(1)))
-    await asyncio.to_thread(begun.wait, 30)
-    for _ in range(2):
-        offering.cancel()
-        assert set(await other.offer(results(1, 2))) == {Disposition.HELD}
-    go_on.set()
-    with pytest.raises(asyncio.CancelledError):
-        await offering
-    assert bench.done == [1]
-    await other.look("k")  # what came next was given to others at once
-    assert bench.done == [1, 2]
-
-
-async def test_a_thread_that_fails_after_it_was_told_to_stop_is_tried_again(bench: Bench) -> None:
-    go_on = threading.Event()
-
-    def fail(work: Turn) -> None:
-        go_on.wait(30)
-        raise ValueError(work.position)
-
-    failing = bench.worker(in_thread(fail), renewing=False)
-    asyncio.get_running_loop().call_later(0.2, go_on.set)
-    with pytest.raises(TimeoutError):
-        await asyncio.wait_for(failing.offer(results(1)), 0.05)
-    await bench.worker().look("k")
-    assert bench.done == [1]
-
-
-async def test_nobody_waits_for_an_engine_that_hangs_once_it_is_known(bench: Bench) -> None:
-    sequences: Any = MemorySequences(bench.clock, shelf=bench.shelf)
-    is_hung, ask, due = True, sequences.offer, sequences.due
-
-    async def hang() -> None:
-        while is_hung:
-            await bench.clock.wait(timedelta(seconds=5))
-            raise TimeoutError("no answer within 5 s")
-
-    async def offer(offers: Any) -> Any:
-        await hang()
-        return await ask(offers)
-
-    async def probe(limit: int) -> Any:
-        await hang()
-        return await due(limit)
-
-    sequences.offer, sequences.due = offer, probe
-    worker = bench.worker(sequences=sequences)
-    began = bench.clock.now()
-    with pytest.raises(SequencesAwayError):
-        await worker.offer(results(1))
-    assert timedelta(seconds=10) <= bench.clock.now() - began < timedelta(seconds=11)
-    for _ in range(20):
-        bench.clock.advance(timedelta(seconds=1.5))
-        began = bench.clock.now()
-        with pytest.raises(SequencesAwayError):
-            await worker.offer(results(1))
-        assert bench.clock.now() - began < timedelta(seconds=0.2)
-    is_hung = False
-    await bench.clock.wait(timedelta(seconds=7))
-    with suppress(SequencesAwayError):  # by the probe that was under way
-        await worker.offer(results(1))
-    await bench.clock.wait(timedelta(seconds=2))
-    await worker.offer(results(1, 2))
-    assert bench.done == [1, 2]
-    assert len(bench.told(SequencesAway)) == len(bench.told(SequencesBack)) == 1
-    await worker.close()
-
-
-@pytest.mark.parametrize(
-    ("error", "away"), [(ConnectionResetError(), True), (ValueError("wrong"), False)]
-)
-def test_only_what_speaks_of_the_connection_is_waited_for(error: Exception, *, away: bool) -> None:
-    assert is_unavailable(error) is away
-
-
-@pytest.mark.parametrize(
-    ("wrong", "said"),
-    [
-        ({"position": 1.0}, r"position of 'k': 1\.0 is not accepted: use a whole number \(int\)"),
-        ({"position": "1"}, r"position of 'k': '1' is not accepted: use a whole number"),
-        ({"position": True}, r"position of 'k': True is not accepted"),
-        ({"position": -1}, r"position of 'k': -1 is not accepted: .* from 0 to"),
-        ({"position": 2**52}, r"position of 'k': 4503599627370496 is not accepted"),
-        ({"step": 1.0}, r"step of 'k': 1\.0 is not accepted"),
-        ({"step": 0}, r"step of 'k': 0 is not accepted: .* from 1 to"),
-        ({"begins": 1.0}, r"begins of 'k': 1\.0 is not accepted"),
-        ({"begins": None}, r"begins of 'k': None is not accepted"),
-        ({"applied": 0.0}, r"applied of 'k': 0\.0 is not accepted: .* or None"),
-        ({"applied": 2**52}, r"applied of 'k': 4503599627370496 is not accepted"),
-        ({"payload": "x"}, "a payload of type str of 'k' is not accepted: encode it to bytes"),
-        ({"payload": {}}, "a payload of type dict of 'k' is not accepted"),
-        ({"key": ""}, "key: '' is not accepted: use a text that is not empty"),
-        ({"key": 7}, "key: 7 is not accepted"),
-        ({"key": None}, "key: None is not accepted"),
-    ],
-)
-async def test_what_no_engine_could_keep_is_refused_before_anything_is_done(
-    wrong: dict[str, Any], said: str, tmp_path: Path
-) -> None:
-    seen: list[int] = []
-    url = f"sqlite:///{tmp_path}/order.db?synchronous=off"
-    async with Resequencer(lambda work: seen.append(work.position), url=url) as order:
-        with pytest.raises(ValueError, match=said):
-            await order.offer(**{"key": "k", "position": 2, "applied": 0, **wrong})
-        assert await order.offer("k", 1, b"a", applied=0) is Disposition.APPLIED
-    assert seen == [1]
-
-
-async def test_nothing_is_offered_where_nobody_would_look_at_what_is_held(tmp_path: Path) -> None:
-    order = Resequencer(lambda _work: None, url=f"sqlite:///{tmp_path}/order.db", name="jobs")
-    said = "the resequencer 'jobs' is not running.*use it as `async with"
-    with pytest.raises(ConfigurationError, match=said):
-        await order.offer("k", 1)
-    async with order:
-        assert await order.offer("k", 1) is Disposition.APPLIED
-    with pytest.raises(ConfigurationError, match=said):
-        await order.offer_all([Result("k", 2)])
-
-
-async def test_a_watcher_that_raises_disturbs_nobody(bench: Bench) -> None:
-    class Broken:
-        def tell(self, fact: SequenceFact) -> None:
-            raise RuntimeError("no")
-
-    watchers = SequenceWatchers(Broken(), bench)
-    watchers.tell(ResultHeld("k", 1, 1))
-    assert bench.told(ResultHeld)
-
-
-async def test_the_public_one_works_on_a_file_with_a_plain_function(tmp_path: Path) -> None:
-    seen: list[tuple[int, bytes]] = []
-    loop, all_seen = asyncio.get_running_loop(), asyncio.Event()
-
-    def apply(work: Turn) -> None:
-        seen.append((work.position, work.payload))
-        if work.position == 6:
-            loop.call_soon_threadsafe(all_seen.set)
-
-    url = f"sqlite:///{tmp_path}/order.db?synchronous=off"
-    settings = SequenceSettings().scaled(0.001)
-    async with Resequencer(
-        apply, url=url, settings=settings, look_every=timedelta(milliseconds=20)
-    ) as order:
-        assert await order.offer("k", 1, b"a") is Disposition.APPLIED
-        assert await order.offer("k", 3, b"c") is Disposition.HELD
-        assert await order.offer("k", 2, b"b") is Disposition.APPLIED
-        assert seen == [(1, b"a"), (2, b"b"), (3, b"c")]
-        assert await order.offer_all([Result("k", 6), Result("k", 5)]) == [Disposition.HELD] * 2
-        async with asyncio.timeout(30):
-            await all_seen.wait()  # the gap of 4 is given up after 180 ms
-        assert await order.offer("k", 5) is Disposition.DUPLICATE
-    assert [position for position, _ in seen] == [1, 2, 3, 5, 6]
-
-
-class Tasks:
-    """A scheduler whose tasks a test runs when their time has come."""
-
-    def __init__(self, clock: VirtualClock) -> None:
-        self._clock = clock
-        self._times: list[datetime] = []
-
-    async def schedule(self, key: str, delay: timedelta) -> None:
-        assert key == "k"
-        self._times.append(self._clock.now() + delay)
-
-    def wait_for_next(self) -> None:
-        first = min(self._times)
-        self._times.remove(first)
-        self._clock.advance(first - self._clock.now())
-
-
-async def test_a_source_that_is_always_a_little_ahead_costs_no_minute(bench: Bench) -> None:
-    """Under traffic there is always something that was read and not committed yet."""
-    tasks, began = Tasks(bench.clock), bench.clock.now()
-
-    def progress() -> Any:
-        return bench.clock.now() - timedelta(seconds=2)
-
-    ours = bench.worker(scheduler=tasks, progress=progress)
-    await ours.offer(results(1, 3))
-    await ours.scheduled()
-    while not bench.told(GapGivenUp):
-        tasks.wait_for_next()
-        await ours.look("k", in_time=True)
-    assert bench.clock.now() - began == timedelta(seconds=182.5)
-    assert bench.done == [1, 3]
-
-
 async def test_what_a_takeover_drops_is_told_once(bench: Bench) -> None:
     ours = bench.worker()
     await ours.offer(results(1, 4, 5))
@@ -518,3 +258,227 @@ async def test_a_gap_whose_worker_died_is_taken_back_when_its_result_comes(bench
     dying.cancel()
     with suppress(asyncio.CancelledError):
         await dying
+
+
+# Engines that are unavailable
+
+
+class Cut(MemorySequences):
+    """An engine that is unavailable at once or after 5 s, or that loses its answers."""
+
+    is_away = is_hung = False
+    loses = 0
+
+    def __init__(self, bench: Bench) -> None:
+        super().__init__(bench.clock, shelf=bench.shelf)
+        self._waits = bench.clock
+
+    async def offer(self, offers: Any) -> Any:
+        answers = await self._ask(super().offer(offers))
+        if self.loses:
+            self.loses -= 1
+            raise TimeoutError("the answer is lost")
+        return answers
+
+    async def complete(self, done: Any) -> Any:
+        return await self._ask(super().complete(done))
+
+    async def due(self, limit: int) -> Any:
+        return await self._ask(super().due(limit))
+
+    async def _ask(self, asking: Any) -> Any:
+        if self.is_away or self.is_hung:
+            asking.close()
+            if self.is_hung:
+                await self._waits.wait(timedelta(seconds=5))
+            raise ConnectionRefusedError("no answer")
+        return await asking
+
+
+async def test_a_lost_answer_is_asked_for_again_and_applied_once(bench: Bench) -> None:
+    cut = Cut(bench)
+    cut.loses = 2
+    assert await bench.worker(sequences=cut).offer(results(1)) == [Disposition.APPLIED]
+    assert bench.done == [1]
+
+
+async def test_an_error_that_is_none_of_the_connection_is_not_waited_for(bench: Bench) -> None:
+    class Wrong(Cut):
+        async def offer(self, offers: Any) -> Any:
+            raise ValueError("wrong")
+
+    began = bench.clock.now()
+    with pytest.raises(ValueError, match="wrong"):
+        await bench.worker(sequences=Wrong(bench)).offer(results(1))
+    assert (bench.clock.now(), bench.told(SequencesAway)) == (began, [])
+
+
+async def test_the_source_is_told_to_keep_its_results_while_the_engine_is_unavailable(
+    bench: Bench,
+) -> None:
+    cut = Cut(bench)
+    worker = bench.worker(sequences=cut, patience=timedelta(seconds=3))
+    cut.is_away = True
+    with pytest.raises(SequencesAwayError, match="ConnectionRefusedError"):
+        await worker.offer(results(1))
+    assert [fact.patience for fact in bench.told(SequencesAway)] == [timedelta(seconds=3)]
+    async with bench.looking(worker):  # goes on, and finds it again
+        await bench.clock.wait(timedelta(seconds=30))
+        cut.is_away = False
+        await bench.clock.wait(timedelta(seconds=3))
+        assert len(bench.told(SequencesBack)) == 1
+        assert await worker.offer(results(1)) == [Disposition.APPLIED]
+
+
+async def test_an_engine_that_hangs_is_waited_for_once(bench: Bench) -> None:
+    cut = Cut(bench)
+    cut.is_hung = True
+    worker = bench.worker(sequences=cut)
+    began = bench.clock.now()
+    with pytest.raises(SequencesAwayError):
+        await worker.offer(results(1))
+    assert timedelta(seconds=10) <= bench.clock.now() - began < timedelta(seconds=11)
+    for _ in range(20):
+        bench.clock.advance(timedelta(seconds=1.5))
+        began = bench.clock.now()
+        with pytest.raises(SequencesAwayError):
+            await worker.offer(results(1))
+        assert bench.clock.now() - began < timedelta(seconds=0.2)
+    cut.is_hung = False
+    await bench.clock.wait(timedelta(seconds=7))
+    with suppress(SequencesAwayError):  # by the probe that was under way
+        await worker.offer(results(1))
+    await bench.clock.wait(timedelta(seconds=2))
+    await worker.offer(results(1, 2))
+    assert bench.done == [1, 2]
+    assert len(bench.told(SequencesAway)) == len(bench.told(SequencesBack)) == 1
+    await worker.close()
+
+
+# When keys are checked
+
+
+async def test_a_check_that_fails_does_not_end_the_checks(bench: Bench) -> None:
+    troubles = [KeyError("a store of the user's own")]
+
+    async def wanted(keys: Sequence[str]) -> Sequence[str]:
+        if troubles:
+            raise troubles.pop()
+        return keys
+
+    worker = bench.worker(wanted=wanted)
+    await worker.offer(results(2))
+    async with bench.looking(worker):
+        await bench.clock.wait(timedelta(seconds=300))
+    assert (bench.done, troubles) == ([2], [])
+
+
+async def test_a_source_that_is_always_a_little_ahead_costs_no_minute(bench: Bench) -> None:
+    """Under traffic there is always something that was read and not committed yet."""
+    times, began = list[datetime](), bench.clock.now()
+
+    class Tasks:
+        async def schedule(self, key: str, delay: timedelta) -> None:
+            times.append(bench.clock.now() + delay)
+
+    def progress() -> datetime:
+        return bench.clock.now() - timedelta(seconds=2)
+
+    ours = bench.worker(scheduler=Tasks(), progress=progress)
+    await ours.offer(results(1, 3))
+    await ours.scheduled()
+    while not bench.told(GapGivenUp):
+        times.sort()
+        bench.clock.advance(times.pop(0) - bench.clock.now())
+        await ours.look("k", in_time=True)
+    assert bench.clock.now() - began == timedelta(seconds=182.5)
+    assert bench.done == [1, 3]
+
+
+# Threads cannot be stopped
+
+
+@pytest.mark.parametrize("fails", [False, True])
+async def test_a_thread_keeps_its_position_to_its_end(bench: Bench, *, fails: bool) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    def slowly(work: Turn) -> None:
+        begun.set()
+        go_on.wait(30)
+        if fails:
+            raise ValueError(work.position)
+        bench.done.append(work.position)
+
+    slow, other = bench.worker(in_thread(slowly), renewing=False), bench.worker()
+    offering = asyncio.create_task(slow.offer(results(1)))
+    await asyncio.to_thread(begun.wait, 30)
+    for _ in range(2):
+        offering.cancel()
+        assert set(await other.offer(results(1, 2))) == {Disposition.HELD}
+    go_on.set()
+    with pytest.raises(asyncio.CancelledError):
+        await offering
+    assert bench.done == ([] if fails else [1])
+    await other.look("k")  # what is left was given to others at once
+    assert bench.done == [1, 2]
+
+
+# The public one, on a file
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path}/order.db?synchronous=off"
+
+
+async def test_the_public_one_works_on_a_file_with_a_plain_function(url: str) -> None:
+    seen: list[tuple[int, bytes]] = []
+    loop, all_seen = asyncio.get_running_loop(), asyncio.Event()
+
+    class Broken:
+        def tell(self, fact: SequenceFact) -> None:
+            raise RuntimeError("no")
+
+    def apply(work: Turn) -> None:
+        seen.append((work.position, work.payload))
+        if work.position == 6:
+            loop.call_soon_threadsafe(all_seen.set)
+
+    settings, often = SequenceSettings().scaled(0.001), timedelta(milliseconds=20)
+    order = Resequencer(apply, url=url, settings=settings, look_every=often, watcher=Broken())
+    with pytest.raises(ConfigurationError, match="async with"):
+        await order.offer("k", 1)
+    async with order:
+        assert await order.offer("k", 1, b"a") is Disposition.APPLIED
+        assert await order.offer("k", 3, b"c") is Disposition.HELD
+        assert await order.offer("k", 2, b"b") is Disposition.APPLIED
+        assert seen == [(1, b"a"), (2, b"b"), (3, b"c")]
+        assert await order.offer_all([Result("k", 6), Result("k", 5)]) == [Disposition.HELD] * 2
+        async with asyncio.timeout(30):
+            await all_seen.wait()  # the gap of 4 is given up after 180 ms
+        assert await order.offer("k", 5) is Disposition.DUPLICATE
+    assert [position for position, _ in seen] == [1, 2, 3, 5, 6]
+    with pytest.raises(ConfigurationError, match="async with"):
+        await order.offer_all([Result("k", 7)])
+
+
+WRONG: dict[str, list[Any]] = {
+    "position": [1.0, "1", True, -1, 2**52],
+    "step": [1.0, 0],
+    "begins": [1.0, None],
+    "applied": [0.0, 2**52],
+    "payload": ["x", {}],
+    "key": ["", 7, None],
+}
+
+
+async def test_what_no_engine_could_keep_is_refused_before_anything_is_done(url: str) -> None:
+    seen: list[int] = []
+    async with Resequencer(lambda work: seen.append(work.position), url=url) as order:
+        for field, values in WRONG.items():
+            for value in values:
+                wrong: Any = {"key": "k", "position": 2, "applied": 0, field: value}
+                with pytest.raises(ValueError, match=field):
+                    await order.offer(**wrong)
+        assert await order.offer("k", 1, b"a", applied=0) is Disposition.APPLIED
+    assert seen == [1]

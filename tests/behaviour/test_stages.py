@@ -1,7 +1,6 @@
 """Handlers whose documents, queues or ids do not fit each other: no work is lost unseen."""
 
 import logging
-import re
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 
@@ -14,6 +13,9 @@ from headway.testing import Trial
 
 def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [each.getMessage() for each in caplog.records if each.levelno == logging.WARNING]
+
+
+async def nothing(event: Event, work: Work) -> None: ...
 
 
 # One status is one stage
@@ -45,12 +47,8 @@ async def test_two_handlers_of_one_collection_are_named_at_the_start(
 ) -> None:
     await start(Trial(*two_stages("orders")))
     (line,) = warnings(caplog)
-    assert re.match(
-        r"Handlers test_stages\.py:\d+ two_stages\.check of OrderStored and test_stages\.py:\d+ "
-        r"two_stages\.ship of OrderReady are both about documents of orders, and one status is one "
-        r"stage: .* give the second a collection of its own",
-        line,
-    )
+    for name in ("two_stages.check of OrderStored", "two_stages.ship of OrderReady"):
+        assert name in line
 
 
 async def test_two_stages_with_a_collection_each_both_run(
@@ -61,23 +59,11 @@ async def test_two_stages_with_a_collection_each_both_run(
     await trial.sweep()  # its event was lost
     await trial.run()
     assert [each["of"] for each in await trial.documents("parcels")] == ["o-1"]
-    assert warnings(caplog) == []
-
-
-async def test_one_function_for_two_types_of_events_is_one_stage(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
     orders = Service("orders")
-
-    async def check(event: Event, work: Work) -> None: ...
-
-    for event_type in ("OrderStored", "OrderRequestedAgain"):
-        orders.on(event_type, documents=("orders", "order_id"))(check)
+    for event_type in ("OrderStored", "OrderRequestedAgain"):  # one function is one stage
+        orders.on(event_type, documents=("orders", "order_id"))(nothing)
     await Trial(orders).run()
     assert warnings(caplog) == []
-
-
-# What a sweep sends looks like what the user sends
 
 
 @pytest.mark.parametrize(
@@ -104,44 +90,30 @@ async def test_a_swept_event_holds_one_id_or_a_list_as_the_name_of_its_field_say
 
 def taking(name: str, event_type: str) -> Service:
     service = Service(name)
-
-    @service.on(event_type)
-    async def handle(event: Event, work: Work) -> None: ...
-
+    service.on(event_type)(nothing)
     return service
 
 
-async def redeployed(before: Service, *after: Service) -> None:
-    """Publish events to a service that is then deployed anew, with other types of events."""
-    trial = Trial(before)
-    for _ in range(2):
-        for _, event_type in before.subscriptions:
-            await trial.publish(event_type)
-    trial.services = after
-    await trial.run(at_most=timedelta(minutes=1))
-
-
 @pytest.mark.parametrize(
-    ("now", "asked"),
-    [("OrderPlacd", "Is OrderPlacd their type, misspelt?"), ("Sale", "Was their type renamed?")],
+    ("before", "now", "named"),
+    [
+        ("orders", "OrderPlacd", ["orders.order.placed", "2 events", "OrderPlacd"]),
+        ("orders", "Sale", ["orders.order.placed", "2 events"]),
+        ("orders.eu", "OrderPaid", []),  # queues of other services are theirs
+        ("order", "OrderPaid", []),
+    ],
 )
 async def test_events_in_a_queue_that_lost_its_handler_are_named(
-    now: str, asked: str, caplog: pytest.LogCaptureFixture
+    before: str, now: str, named: list[str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    await redeployed(taking("orders", "OrderPlaced"), taking("orders", now))
-    (line,) = warnings(caplog)
-    assert line == (
-        "Queue orders.order.placed holds 2 events, and no handler of orders takes from it. "
-        f"{asked} Subscribe a handler to their type again, until the queue is empty at least."
-    )
-
-
-@pytest.mark.parametrize("other", ["orders.eu", "shipping", "order"])
-async def test_queues_of_other_services_are_theirs(
-    other: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    await redeployed(taking(other, "OrderPlaced"), taking("orders", "OrderPaid"))
-    assert warnings(caplog) == []
+    trial = Trial(taking(before, "OrderPlaced"))
+    for _ in range(2):
+        await trial.publish("OrderPlaced")
+    trial.services = (taking("orders", now),)  # deployed anew, with another type
+    await trial.run(at_most=timedelta(minutes=1))
+    lines = warnings(caplog)
+    assert len(lines) == bool(named)
+    assert all(name in line for line in lines for name in named)
 
 
 # Ids of documents that are not there
@@ -163,21 +135,16 @@ async def test_documents_that_are_not_there_after_the_handler_are_named(
     await trial.run()
     told = [] if inserted else [("orders", ("o-2",))]
     assert [(each.collection, each.ids) for each in trial.facts.of(DocumentsMissing)] == told
-    lines = [each for each in warnings(caplog) if "o-2 got no status: not found in orders" in each]
-    assert len(lines) == len(told)
+    assert len([each for each in warnings(caplog) if "o-2" in each]) == len(told)
 
 
 @pytest.mark.parametrize("given", ["", [""], ["o-1", ""], [None], None])
 async def test_an_empty_id_is_refused(given: object) -> None:
     orders = Service("orders")
-
-    @orders.on("OrderStored", documents=("orders", "order_ids"))
-    async def check(event: Event, work: Work) -> None: ...
-
+    orders.on("OrderStored", documents=("orders", "order_ids"))(nothing)
     trial = Trial(orders)
     await trial.publish("OrderStored", {"order_ids": given})
     await trial.run()
     (letter,) = await trial.letters("orders")
-    assert letter.last_error.startswith(
-        "ValueError: data.order_ids should hold the ids that name the work, not "
-    )
+    assert letter.error_type == "ValueError"
+    assert "data.order_ids" in letter.last_error

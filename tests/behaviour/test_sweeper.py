@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from headway import Lifecycle, Service
-from headway.core.sweep_totals import GROUP, from_zero, key
 from headway.facts import DocumentGivenUp, DocumentsRequeued, Skip, Status, SweepEnded
 from headway.testing.ports import instant, moment, sweep_operation, sweep_run
 from tests.behaviour.sweeps import (
@@ -19,20 +18,14 @@ from tests.behaviour.sweeps import (
     Yard,
     chunking,
     data_of,
+    lost,
     parsing,
     sweeping_of,
 )
 
 
 def archive(one: str = "a", **fields: Any) -> dict[str, Any]:
-    return {"_id": one, "source": "mail", "status": "pending", "attemptCount": 0, **fields}
-
-
-def when(value: Any) -> Any:
-    return moment(value)
-
-
-# The scenarios of the document
+    return lost(one, source="mail", **fields)
 
 
 async def test_a_document_whose_event_was_lost_gets_it_again(yard: Yard) -> None:
@@ -40,38 +33,37 @@ async def test_a_document_whose_event_was_lost_gets_it_again(yard: Yard) -> None
     ended = await yard.sweep(parsing())
     after = await yard.get("archives", "a")
     assert (after["attemptCount"], after["status"]) == (1, "pending")
-    assert when(after["lastAttemptTime"]) == yard.now
+    assert moment(after["lastAttemptTime"]) == yard.now
     (delivery,) = await yard.sent(PARSING)
     assert data_of(delivery) == {"archive_id": "a", "source": "mail"}
     operation = sweep_operation("archives", "a", 1, yard.now)
     assert (delivery.travel.operation, delivery.travel.generation) == (
         operation, sweep_run(operation)
     )  # fmt: skip
-    assert after["lastOperation"] == delivery.travel.operation
-    assert after.get("claimToken") is None
+    assert (after["lastOperation"], after.get("claimToken")) == (operation, None)
     assert ended.status is Status.SUCCESS
     assert await yard.totals() == {
-        key("retry_job_documents_requeued_total", collection="archives"): 1,
-        key("retry_job_runs_total", status="success"): 1,
+        "retry_job_documents_requeued_total|collection=archives": 1,
+        "retry_job_runs_total|status=success": 1,
     }
 
 
-@pytest.mark.parametrize("threshold", [timedelta(hours=24), timedelta()])
-async def test_the_next_attempt_waits_for_its_backoff(yard: Yard, threshold: timedelta) -> None:
-    status = "failed" if threshold else "pending"
-    last = yard.ago(5 * MINUTE)
-    await yard.put("archives", archive(status=status, attemptCount=2, lastAttemptTime=last))
-    ended = await yard.sweep(parsing(), stuck_after=threshold)
+@pytest.mark.parametrize(("status", "threshold"), [("failed", DAY), ("pending", timedelta())])
+async def test_the_next_attempt_waits_for_its_backoff(
+    quick: Yard, status: str, threshold: timedelta
+) -> None:
+    last = quick.ago(5 * MINUTE)
+    await quick.put("archives", archive(status=status, attemptCount=2, lastAttemptTime=last))
+    ended = await quick.sweep(parsing(), stuck_after=threshold)
     assert ended.collections[0].skipped == {Skip.BACKOFF: 1}
-    assert await yard.sent(PARSING) == []
-    yard.clock.advance(10 * MINUTE)
-    ended = await yard.sweep(parsing(), stuck_after=threshold)
-    assert ended.collections[0].requeued == 1
-    assert len(await yard.sent(PARSING)) == 1
-    assert (await yard.get("archives", "a"))["attemptCount"] == 3
-    totals = await yard.totals()
-    assert totals[key("retry_job_documents_skipped_backoff_total", collection="archives")] == 1
-    assert totals[key("retry_job_documents_requeued_total", collection="archives")] == 1
+    assert await quick.sent(PARSING) == []
+    quick.clock.advance(10 * MINUTE)
+    ended = await quick.sweep(parsing(), stuck_after=threshold)
+    assert ended.collections[0].requeued == len(await quick.sent(PARSING)) == 1
+    assert (await quick.get("archives", "a"))["attemptCount"] == 3
+    totals = await quick.totals()
+    assert totals["retry_job_documents_skipped_backoff_total|collection=archives"] == 1
+    assert totals["retry_job_documents_requeued_total|collection=archives"] == 1
 
 
 async def test_a_document_that_has_had_all_its_attempts_is_given_up(yard: Yard) -> None:
@@ -81,113 +73,68 @@ async def test_a_document_that_has_had_all_its_attempts_is_given_up(yard: Yard) 
         "archives",
         archive(status="failed", attemptCount=3, lastAttemptTime=last, lastError=error),
     )
-    ended = await yard.sweep(parsing())
+    for given_up in (1, 0):
+        (swept,) = (await yard.sweep(parsing())).collections
+        assert (swept.given_up, swept.requeued) == (given_up, 0)
+        assert swept.tally is not None
+        assert (swept.tally.stuck, swept.tally.given_up) == (0, 1)
     assert (await yard.get("archives", "a"))["status"] == "failed_max_retries"
     assert await yard.sent(PARSING) == []
     (fact,) = yard.facts.of(DocumentGivenUp)
     assert (fact.collection, fact.document_id, fact.attempts) == ("archives", "a", 3)
-    assert when(fact.last_attempt_time) == when(last)
+    assert moment(fact.last_attempt_time) == moment(last)
     assert fact.last_error == "ValueError: no boundary"
-    (swept,) = ended.collections
-    assert (swept.given_up, swept.requeued) == (1, 0)
-    assert swept.tally is not None
-    assert (swept.tally.stuck, swept.tally.given_up) == (0, 1)
-    exceeded = key("retry_job_documents_max_retries_exceeded_total", collection="archives")
-    assert (await yard.totals())[exceeded] == 1
-    again = await yard.sweep(parsing())
-    assert again.collections[0].given_up == 0
+    exceeded = "retry_job_documents_max_retries_exceeded_total|collection=archives"
     assert (await yard.totals())[exceeded] == 1
 
 
-# Both gates
+async def test_when_a_document_is_due(yard: Yard) -> None:
+    def tried(status: str | None, age: timedelta) -> dict[str, Any]:
+        return {"status": status, "attemptCount": 1, "lastAttemptTime": yard.ago(age)}
 
-
-@pytest.mark.parametrize(
-    ("status", "age", "sent"),
-    [
-        ("pending", 23 * HOUR, 0),
-        ("pending", 25 * HOUR, 1),
-        ("processing", 25 * HOUR, 1),
-        (None, 25 * HOUR, 1),
-        ("failed", 4 * MINUTE, 0),
-        ("failed", 6 * MINUTE, 1),
-        ("processed", 25 * HOUR, 0),
-        ("completed", 25 * HOUR, 0),
-        ("failed_max_retries", 25 * HOUR, 0),
-        ("somebody else's", 25 * HOUR, 0),
-    ],
-)
-async def test_when_a_document_is_due(
-    yard: Yard, status: str | None, age: timedelta, sent: int
-) -> None:
-    await yard.put(
-        "messages",
-        {"_id": "m", "status": status, "attemptCount": 1, "lastAttemptTime": yard.ago(age)},
-    )
-    await yard.sweep(chunking())
-    found = await yard.sent(CHUNKING)
-    assert [data_of(each) for each in found] == [{"message_doc_ids": ["m"]}] * sent
-
-
-async def test_a_new_document_is_left_to_its_first_event_for_a_while(yard: Yard) -> None:
-    await yard.put("archives", archive(createdAt=yard.ago(14 * MINUTE)))
-    await yard.sweep(parsing())
-    assert await yard.sent(PARSING) == []
-    yard.clock.advance(2 * MINUTE)
-    await yard.sweep(parsing())
-    assert len(await yard.sent(PARSING)) == 1
-
-
-async def test_old_documents_that_know_nothing_of_attempts_are_swept_too(yard: Yard) -> None:
     naive = (yard.now - 2 * DAY).replace(tzinfo=None).isoformat()
-    await yard.put(
-        "messages",
-        {"_id": "bare"},
-        {"_id": "naive", "status": "pending", "attemptCount": 1, "lastAttemptTime": naive},
-        {"_id": "nonsense", "status": "pending", "attemptCount": "x", "lastAttemptTime": "soon"},
-    )
+    due = {
+        "pending": tried("pending", 25 * HOUR),
+        "processing": tried("processing", 25 * HOUR),
+        "without status": tried(None, 25 * HOUR),
+        "failed": tried("failed", 6 * MINUTE),
+        "no longer new": {"status": "pending", "createdAt": yard.ago(16 * MINUTE)},
+        "bare": {},
+        "naive": {**tried("pending", DAY), "lastAttemptTime": naive},
+        "nonsense": {"status": "pending", "attemptCount": "x", "lastAttemptTime": "soon"},
+    }
+    others = {
+        "in hand": tried("pending", 23 * HOUR),
+        "failed just now": tried("failed", 4 * MINUTE),
+        "new": {"status": "pending", "createdAt": yard.ago(14 * MINUTE)},
+        **{one: tried(one, 25 * HOUR) for one in ("processed", "completed", "failed_max_retries")},
+        "of another program": tried("cancelled", 25 * HOUR),
+    }
+    await yard.put("messages", *({"_id": one, **each} for one, each in {**due, **others}.items()))
     ended = await yard.sweep(chunking())
     assert ended.status is Status.SUCCESS
-    ids = [data_of(each)["message_doc_ids"] for each in await yard.sent(CHUNKING)]
-    assert sorted(ids) == [["bare"], ["naive"], ["nonsense"]]
+    assert sorted(await yard.sent_ids()) == sorted(due)
 
 
-async def test_flags_say_it_where_no_status_does(yard: Yard) -> None:
-    service = Service("embedding", lifecycles=[Lifecycle("chunks", flag="embedding_generated")])
+async def test_a_flag_says_what_is_processed_where_no_status_does(quick: Yard) -> None:
+    service = Service("embedding", lifecycles=[Lifecycle("chunks", flag="embedded")])
 
     @service.on("ChunksPrepared", documents=("chunks", "chunk_ids"))
     async def embed(event: Any, work: Any) -> None: ...
 
-    failed, began = yard.ago(HOUR), yard.ago(2 * HOUR)
-    await yard.put(
+    tried = {"embedded": False, "attemptCount": 1, "lastAttemptTime": quick.ago(2 * HOUR)}
+    failed = {**tried, "lastFailedAt": quick.ago(HOUR)}
+    await quick.put(
         "chunks",
-        {"_id": "done", "embedding_generated": True},
-        {
-            "_id": "failed",
-            "embedding_generated": False,
-            "attemptCount": 1,
-            "lastAttemptTime": began,
-            "lastFailedAt": failed,
-        },
-        {
-            "_id": "fresh",
-            "embedding_generated": False,
-            "attemptCount": 1,
-            "lastAttemptTime": failed,
-        },
-        {
-            "_id": "spent",
-            "embedding_generated": False,
-            "attemptCount": 5,
-            "lastAttemptTime": began,
-            "lastFailedAt": failed,
-        },
+        {"_id": "done", "embedded": True},
+        {"_id": "failed", **failed},
+        {"_id": "in hand", **tried},
+        {"_id": "spent", **failed, "attemptCount": 5},
     )
-    ended = await yard.sweep(service)
-    ids = [data_of(each)["chunk_ids"] for each in await yard.sent("embedding.chunks.prepared")]
-    assert ids == [["failed"]]
-    assert ended.collections[0].given_up == 1
-    assert (await yard.get("chunks", "spent"))["status"] == "failed_max_retries"
+    ended = await quick.sweep(service)
+    ids = [data_of(each)["chunk_ids"] for each in await quick.sent("embedding.chunks.prepared")]
+    assert (ids, ended.collections[0].given_up) == ([["failed"]], 1)
+    assert (await quick.get("chunks", "spent"))["status"] == "failed_max_retries"
 
 
 @pytest.mark.parametrize(
@@ -197,7 +144,6 @@ async def test_flags_say_it_where_no_status_does(yard: Yard) -> None:
         ("messages", {}, 3),
         ("chunks", {}, 5),
         ("threads", {}, 5),
-        ("other", {}, 3),
         ("other", {"OTHER": 2}, 2),
         ("chunks", {"CHUNKS": 7}, 7),
     ],
@@ -210,88 +156,66 @@ async def test_how_many_attempts_a_collection_gets(
     @service.on("Event", documents=(collection, "ids"))
     async def handle(event: Any, work: Any) -> None: ...
 
-    last = quick.ago(2 * DAY)
+    failed = {"status": "failed", "lastAttemptTime": quick.ago(2 * DAY)}
     for attempts in (most - 1, most):
-        document = {"_id": str(attempts), "attemptCount": attempts, "lastAttemptTime": last}
-        await quick.put(collection, {**document, "status": "failed"})
+        await quick.put(collection, {"_id": str(attempts), "attemptCount": attempts, **failed})
     await quick.sweep(service, max_attempts=limits)
     states = {one["_id"]: one["status"] for one in await quick.all(collection)}
     assert states == {str(most - 1): "pending", str(most): "failed_max_retries"}
 
 
-# Numbers
-
-
-async def test_every_counter_is_there_from_the_first_run_on(yard: Yard) -> None:
-    await yard.sweep(parsing(), chunking())
-    kept = await sweeping_of(yard.engine).totals.add(GROUP, {})
-    zeros = from_zero(["archives", "messages"])
-    assert set(kept) == set(zeros)
-    assert kept[key("retry_job_runs_total", status="success")] == 1
-    assert kept[key("retry_job_runs_total", status="failure")] == 0
-    assert kept["retry_job_duration_seconds_count"] == 1
-    assert kept[key("retry_job_duration_seconds_bucket", le="+Inf")] == 1
-
-
-async def test_totals_of_several_processes_add_up(yard: Yard) -> None:
+async def test_every_counter_is_there_from_the_first_run_on_and_processes_add_up(
+    quick: Yard,
+) -> None:
+    await quick.sweep(parsing(), chunking())
+    kept = await sweeping_of(quick.engine).totals.add("retry_job", {})
+    for collection in ("archives", "messages"):
+        for name in ("requeued", "skipped_backoff", "max_retries_exceeded"):
+            assert kept[f"retry_job_documents_{name}_total|collection={collection}"] == 0
+    assert kept["retry_job_runs_total|status=success"] == 1
+    assert kept["retry_job_runs_total|status=failure"] == 0
+    assert kept["retry_job_duration_seconds_bucket|le=+Inf"] == 1
     for number in range(3):
-        await yard.put("archives", archive(str(number)))
-        ended = await yard.sweep(parsing())
+        await quick.put("archives", archive(str(number)))
+        ended = await quick.sweep(parsing())
     assert ended.totals is not None
-    assert ended.totals[key("retry_job_documents_requeued_total", collection="archives")] == 3
-    assert ended.totals[key("retry_job_runs_total", status="success")] == 3
+    assert ended.totals["retry_job_documents_requeued_total|collection=archives"] == 3
+    assert ended.totals["retry_job_runs_total|status=success"] == 4
 
 
-async def test_what_is_told_at_the_end_of_a_run(yard: Yard) -> None:
-    await yard.put("archives", archive("a"), archive("b", status="failed", attemptCount=3))
-    await yard.put(
-        "messages",
-        {"_id": "m", "status": "failed", "attemptCount": 2, "lastAttemptTime": yard.ago(MINUTE)},
-    )
-    ended = await yard.sweep(parsing(), chunking())
-    assert yard.facts.of(SweepEnded) == [ended]
+async def test_what_is_told_at_the_end_of_a_run(quick: Yard) -> None:
+    await quick.put("archives", archive("a"), archive("b", status="failed", attemptCount=3))
+    failed = {"status": "failed", "attemptCount": 2, "lastAttemptTime": quick.ago(MINUTE)}
+    await quick.put("messages", {"_id": "m", **failed})
+    ended = await quick.sweep(parsing(), chunking())
+    assert quick.facts.of(SweepEnded) == [ended]
     archives, messages = ended.collections
     assert (archives.collection, archives.requeued, archives.given_up) == ("archives", 1, 1)
     assert (messages.requeued, messages.skipped) == (0, {Skip.BACKOFF: 1})
     assert messages.tally is not None
-    assert messages.tally.stuck == 1
-    assert messages.tally.oldest == yard.now - MINUTE
-    (requeued,) = yard.facts.of(DocumentsRequeued)
+    assert (messages.tally.stuck, messages.tally.oldest) == (1, quick.now - MINUTE)
+    (requeued,) = quick.facts.of(DocumentsRequeued)
     assert requeued.document_ids == ("a",)
 
 
-async def test_only_the_collections_that_are_asked_for(quick: Yard) -> None:
-    await quick.put("archives", archive())
-    await quick.put("messages", {"_id": "m"})
-    sweeper = quick.sweeper(parsing(), chunking())
-    assert [target.collection for target in sweeper.targets] == ["archives", "messages"]
-    assert [rule.collection for rule in sweeper.rules] == ["archives", "messages"]
-
-
 async def test_a_scheduled_document_waits_for_its_time_and_then_not_for_its_backoff(
-    yard: Yard,
+    quick: Yard,
 ) -> None:
-    at = instant(yard.now + HOUR)
-    last = yard.ago(-55 * MINUTE)
-    await yard.put(
-        "archives", archive(status="failed", attemptCount=2, lastAttemptTime=last, retryAt=at)
-    )
-    await yard.sweep(parsing())
-    assert await yard.sent(PARSING) == []
-    yard.clock.advance(HOUR)
-    await yard.sweep(parsing())
-    assert len(await yard.sent(PARSING)) == 1
+    times = {"lastAttemptTime": quick.ago(-55 * MINUTE), "retryAt": instant(quick.now + HOUR)}
+    await quick.put("archives", archive(status="failed", attemptCount=2, **times))
+    for sent in (0, 1):
+        await quick.sweep(parsing())
+        assert len(await quick.sent(PARSING)) == sent
+        quick.clock.advance(HOUR)
 
 
 async def test_two_sweepers_at_once_send_each_document_once(yard: Yard) -> None:
-    last = yard.ago(2 * DAY)
-    document = {"status": "failed", "attemptCount": 1, "lastAttemptTime": last}
-    await yard.put("messages", *({"_id": f"m{n}", **document} for n in range(1200)))
+    document = {"status": "failed", "attemptCount": 1, "lastAttemptTime": yard.ago(2 * DAY)}
+    await yard.put("messages", *({"_id": f"m{n}", **document} for n in range(300)))
     sweepers = [yard.sweeper(chunking(), engine=yard.new_engine()) for _ in range(2)]
     ended = await asyncio.gather(*(each.sweep_once() for each in sweepers))
-    assert sum(each.collections[0].requeued for each in ended) == 1200
-    ids = [data_of(each)["message_doc_ids"][0] for each in await yard.sent(CHUNKING)]
-    assert len(ids) == len(set(ids)) == 1200
+    assert sum(each.collections[0].requeued for each in ended) == 300
+    deliveries = await yard.sent(CHUNKING)
+    assert len(deliveries) == len({each.travel.operation for each in deliveries}) == 300
     found = await yard.all("messages")
-    assert {each["attemptCount"] for each in found} == {2}
-    assert {each["sweepGeneration"] for each in found} == {1}
+    assert {(each["attemptCount"], each["sweepGeneration"]) for each in found} == {(2, 1)}

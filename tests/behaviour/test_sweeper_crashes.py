@@ -1,6 +1,5 @@
 """A sweeper killed before and after every durable step: each attempt is made once, and counted."""
 
-import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
@@ -10,26 +9,13 @@ from typing import Any
 import pytest
 
 from headway import RetryPolicy, Service
-from headway.adapters.memory.bus import MemoryBus
 from headway.retrying import TRANSIENT
-from headway.runtime.sweeper import Sweeper
-from headway.settings import SweepSettings
-from headway.testing.engines import Worker
 from headway.testing.ports import Engine
-from tests.behaviour.sweeps import HOUR, MINUTE, Yard, in_memory, sweeping_of
+from tests.behaviour.sweeps import CHUNKING, HOUR, MINUTE, Yard, in_memory, sweeping_of, working
 from tests.chaos.simulation.state import WatchedState
 from tests.engines.pairs.doom import Doom, KilledError
 
-STEPS = {
-    "claim",
-    "published",
-    "give_back",
-    "give_up",
-    "publish",
-    "hold",
-    "let_go",
-    "add",
-}
+STEPS = {"claim", "published", "give_back", "give_up", "publish", "hold", "let_go", "add"}
 """Calls that change something."""
 MAX_ATTEMPTS = 3
 
@@ -54,12 +40,11 @@ class Doomed:
 
 def doomed(engine: Engine, doom: Doom) -> Engine:
     inner = sweeping_of(engine)
-    candidates: Any = Doomed(inner.candidates, doom)
-    leases: Any = Doomed(inner.leases, doom)
-    totals: Any = Doomed(inner.totals, doom)
+    parts: dict[str, Any] = {
+        name: Doomed(getattr(inner, name), doom) for name in ("candidates", "leases", "totals")
+    }
     bus: Any = Doomed(engine.bus, doom)
-    sweeping = replace(inner, candidates=candidates, leases=leases, totals=totals)
-    return replace(engine, bus=bus, sweeping=sweeping)
+    return replace(engine, bus=bus, sweeping=replace(inner, **parts))
 
 
 class Town:
@@ -82,45 +67,25 @@ class Town:
             work.documents("effects").add({"of": one})
 
     async def fill(self) -> None:
-        last = self.yard.ago(HOUR)
+        failed = {"status": "failed", "lastAttemptTime": self.yard.ago(HOUR)}
         await self.yard.put(
             "messages",
             {"_id": "lost", "status": "pending", "attemptCount": 0},
-            {"_id": "failed", "status": "failed", "attemptCount": 1, "lastAttemptTime": last},
-            {"_id": "spent", "status": "failed", "attemptCount": 3, "lastAttemptTime": last},
-        )
-
-    def sweeper(self, engine: Engine) -> Sweeper:
-        yard = self.yard
-        return Sweeper(
-            [self.service],
-            engine,
-            clock=yard.clock,
-            chance=yard.chance,
-            observer=yard.facts,
-            settings=SweepSettings(cap=1),  # so that two runs are needed, and caps are kept
+            {"_id": "failed", "attemptCount": 1, **failed},
+            {"_id": "spent", "attemptCount": 3, **failed},
         )
 
     async def sweep(self) -> None:
         """Sweep in a new process, until nothing is left to be sent."""
         for _ in range(3):
             self.yard.clock.advance(2 * MINUTE)
-            await self.sweeper(self.yard.new_engine()).sweep_once()
+            await self.yard.sweep(self.service, engine=self.yard.new_engine(), cap=1)
 
     async def work(self) -> None:
         """Let a worker do what is there."""
-        worker = Worker(
-            [self.service],
-            self.yard.new_engine(),
-            clock=self.yard.clock,
-            chance=self.yard.chance,
-            observer=self.yard.facts,
-        )
-        running = asyncio.create_task(worker.run())
-        while any(item.queue == "chunking.json.parsed" for item in self.state.items.values()):
-            await self.yard.clock.wait(timedelta(seconds=1))
-        worker.stop()
-        await running
+        async with working(self.yard, self.service, engine=self.yard.new_engine()):
+            while any(item.queue == CHUNKING for item in self.state.items.values()):
+                await self.yard.clock.wait(timedelta(seconds=1))
 
     async def documents(self) -> dict[str, Any]:
         return {each["_id"]: each for each in await self.yard.all("messages")}
@@ -134,55 +99,39 @@ After = Callable[[Town], Awaitable[None]]
 
 async def every_death(make: Callable[[], Town], then: After) -> list[str]:
     """Kill a sweeper at every point of two runs, each in a world of its own; give its steps."""
-    at = 0
-    while True:
+    at, killed = 0, True
+    while killed:
         at += 1
         town, doom = make(), Doom()
         await town.fill()
         engine = town.yard.new_engine()
-        assert isinstance(engine.bus, MemoryBus)
-        sweeper = town.sweeper(doomed(engine, doom))
+        # With a cap, so that two runs are needed, and caps are kept.
+        sweeper = town.yard.sweeper(town.service, engine=doomed(engine, doom), cap=1)
         doom.at = at
         try:
             for _ in range(2):
                 await sweeper.sweep_once()
-        except KilledError:
-            killed = True
-            town.state.crash(engine.bus)
-        else:
             killed = False
+        except KilledError:
+            bus: Any = engine.bus
+            town.state.crash(bus)
         await then(town)
         await town.yard.close()
-        if not killed:
-            return doom.steps
+    return doom.steps
 
 
-async def swept_then_worked(town: Town) -> None:
-    await town.sweep()
-    await town.work()
-
-
-async def worked_then_swept(town: Town) -> None:
-    """What the dead one had sent is done before anybody sweeps again."""
-    await town.work()
-    await town.sweep()
-    await town.work()
-
-
-@pytest.mark.parametrize("order", [swept_then_worked, worked_then_swept])
-async def test_killed_at_any_point_every_document_is_done_once(order: After) -> None:
+@pytest.mark.parametrize("works_first", [False, True])
+async def test_killed_at_any_point_every_document_is_done_once(*, works_first: bool) -> None:
     async def then(town: Town) -> None:
-        await order(town)
+        if works_first:  # what the dead one had sent is done before another sweeps
+            await town.work()
+        await town.sweep()
+        await town.work()
         found = await town.documents()
-        assert {one: each["status"] for one, each in found.items()} == {
-            "lost": "processed",
-            "failed": "processed",
-            "spent": "failed_max_retries",
-        }
-        assert {one: each["attemptCount"] for one, each in found.items()} == {
-            "lost": 1,
-            "failed": 2,
-            "spent": 3,
+        assert {one: (each["status"], each["attemptCount"]) for one, each in found.items()} == {
+            "lost": ("processed", 1),
+            "failed": ("processed", 2),
+            "spent": ("failed_max_retries", 3),
         }
         assert await town.effects() == {"lost": 1, "failed": 1}
         assert {each.get("claimToken") for each in found.values()} == {None}
@@ -201,20 +150,16 @@ async def test_killed_at_any_point_no_document_gets_more_attempts_than_it_may() 
             town.yard.clock.advance(2 * HOUR)
             await town.sweep()
         found = await town.documents()
-        assert {each["status"] for each in found.values()} == {"failed_max_retries"}
-        assert {each["attemptCount"] for each in found.values()} == {MAX_ATTEMPTS}
+        assert {(each["status"], each["attemptCount"]) for each in found.values()} == {
+            ("failed_max_retries", MAX_ATTEMPTS)
+        }
         assert town.runs == {"lost": 3, "failed": 2}
 
     await every_death(lambda: Town(fails=True), then)
 
 
-async def test_killed_while_it_gives_back(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_killed_while_it_gives_back(monkeypatch: pytest.MonkeyPatch) -> None:
     """The bus refuses, and the sweeper dies before or after it could say so."""
-
-    async def refuse(*_given: Any) -> Any:
-        raise TypeError("it does not fit")
 
     async def then(town: Town) -> None:
         monkeypatch.undo()
@@ -228,12 +173,12 @@ async def test_killed_while_it_gives_back(
         town = Town()
         real = town.state.publish
 
-        def publish(messages: Any, now: Any) -> Any:
+        def publish(_: Any, messages: Any, now: Any) -> Any:
             if any(message.event_type == "JSONParsed" for message in messages):
                 raise TypeError("it does not fit")
             return real(messages, now)
 
-        monkeypatch.setattr(WatchedState, "publish", lambda _, m, now: publish(m, now))
+        monkeypatch.setattr(WatchedState, "publish", publish)
         return town
 
     steps = await every_death(make, then)
