@@ -8,8 +8,6 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from headway import Event, Service
 from headway.facts import SweepEnded
 from headway.runtime.sweeper import Sweeper
@@ -54,22 +52,14 @@ OpenEngine = Callable[[VirtualClock, Seeded], Engine]
 _PUT = Queue(name="yard.put", event_types=("Put",), failed="yard.failed")
 
 
-class Archive(msgspec.Struct, forbid_unknown_fields=True):
-    """What ArchiveIngested says, to the letter."""
-
-    archive_id: str
-    source: str
-
-
 def parsing() -> Service:
-    """Give a service whose event has a schema of its own, which a bare id does not fit."""
+    """Give a service whose event needs more than the id of a document."""
     service = Service("parsing")
 
     @service.on(
         "ArchiveIngested",
         documents=("archives", "archive_id"),
         rebuild=lambda document: {"archive_id": document["_id"], "source": document["source"]},
-        data=Archive,
     )
     async def parse(event: Any, work: Any) -> None: ...
 

@@ -142,21 +142,6 @@ async def test_a_handler_that_lets_a_document_begin_anew_and_waits_leaves_no_att
     assert await kitchen.states() == {"pie": ("pending", 0)}
 
 
-async def test_only_documents_of_the_event_can_be_deferred() -> None:
-    service = Service("kitchen")
-
-    @service.on("DishOrdered", documents=("dishes", "ids"))
-    async def cook(event: Event, work: Work) -> None:
-        work.put_off("soup")
-
-    trial = Trial(service)
-    await trial.put("dishes", {"_id": "pie"})
-    await trial.publish("DishOrdered", {"ids": ["pie"]})
-    await trial.run()
-    (letter,) = await trial.letters("kitchen.failed")
-    assert "'soup'" in letter.last_error
-
-
 async def test_a_function_of_the_event_names_its_documents() -> None:
     service, done = Service("kitchen"), list[tuple[str, ...]]()
 

@@ -283,24 +283,6 @@ async def test_the_retries_of_two_events_about_one_document_count_nothing(
     assert await state(trial) == ("failed", 2)
 
 
-async def test_an_event_that_is_delivered_twice_at_once_runs_once() -> None:
-    ran: list[datetime] = []
-
-    async def handle(event: Any, work: Any) -> None:
-        ran.append(trial.clock.now())
-        await trial.clock.wait(10 * SECOND)
-
-    trial = trial_of(handle, lease=MINUTE)
-    await trial.put("docs", {"_id": "a"})
-    await trial.publish("Made", {"ids": ["a"]}, event_id="once")
-    async with trial.running():
-        await trial.clock.wait(SECOND)
-        trial.state.duplicate("once")
-        await trial.clock.wait(3 * MINUTE)
-    assert (len(ran), await state(trial)) == (1, ("processed", 1))
-    assert at_rest(await trial.count())
-
-
 # Waiting for a retry
 
 

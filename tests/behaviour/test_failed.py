@@ -1,7 +1,5 @@
 """Failed queues under an operator's hands: whatever happens, no letter and no event is lost."""
 
-import asyncio
-import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
@@ -85,22 +83,6 @@ def ids(letters: Sequence[Letter]) -> list[str]:
 # What is read and sent
 
 
-async def test_reading_pages_and_exporting_give_every_dead_letter_once_and_change_none(
-    shop: Shop,
-) -> None:
-    await shop.fill(250)
-    before = [msgspec.json.encode(letter) for letter in await shop.letters()]
-    found = await shop.failed.inspect("orders.failed", limit=3)
-    assert ids(found) == ids(await shop.letters())[:3]
-    rest = await shop.failed.inspect("orders.failed", limit=247, after=found[-1].letter_id)
-    exported = [letter async for letter in shop.failed.export("orders")]
-    assert exported == [*found, *rest] == list(await shop.letters())
-    assert list(await shop.failed.inspect("orders", after=exported[-1].letter_id)) == []
-    with pytest.raises(ConfigurationError):  # and not taken for the end
-        await shop.failed.inspect("orders", after="gone")
-    assert [msgspec.json.encode(letter) for letter in await shop.letters()] == before
-
-
 async def test_a_dry_run_changes_nothing(shop: Shop) -> None:
     await shop.fill(3)
     before = await shop.letters()
@@ -164,17 +146,6 @@ async def test_what_is_sent_to_another_queue_has_an_end_here_and_another_there(s
     count = await shop.trial.count()
     assert (count.done, count.accepted) == (5, 5)
     assert await shop.balances()
-
-
-async def test_a_dry_run_counts_what_another_queue_may_still_refuse(shop: Shop) -> None:
-    await shop.fill(2)
-    await shop.fill(1, "OrderPaid")
-    elsewhere = "mails.order.placed"
-    dry = await shop.failed.requeue("orders", target_queue=elsewhere, dry_run=True)
-    assert (dry.done, dry.moved, dry.skipped) == (3, 3, [])
-    # That queue has had two of them itself: every service got its own of what was published.
-    report = await shop.failed.requeue("orders", target_queue=elsewhere)
-    assert (report.done, report.moved, len(report.skipped)) == (1, 1, 2)
 
 
 NOT_SENDABLE: dict[str, tuple[dict[str, Any], str]] = {
@@ -258,24 +229,7 @@ async def test_what_another_operator_took_is_not_sent_and_ends_no_walk(shop: Sho
     assert len(shop.trial.state.items) == 2
 
 
-# Filters, pace, names
-
-
-async def test_only_the_dead_letters_that_are_meant(shop: Shop) -> None:
-    await shop.fill(2)
-    await shop.fill(2, "OrderPaid", key=True)
-    letters = await shop.letters()
-    by_type = await shop.failed.requeue("orders", error_type="KeyError", dry_run=True)
-    assert list(by_type.chosen) == [a.letter_id for a in letters if a.error_type == "KeyError"]
-    assert len(by_type.chosen) == 2
-    oldest = await shop.failed.purge("orders", limit=3, dry_run=True)
-    assert list(oldest.chosen) == ids(letters)[:3]
-    assert [a async for a in shop.failed.export("orders", error_type="OSError")] == []
-    shop.broken = False
-    sent = await shop.failed.requeue("orders", error_type="KeyError")
-    assert sent.targets == {"orders.order.paid": 2}
-    assert ids(await shop.letters()) == ids(letters)[:2]
-    assert await shop.balances()
+# Pace
 
 
 async def test_a_requeue_keeps_to_its_rate(shop: Shop) -> None:
@@ -301,135 +255,3 @@ async def test_a_rate_that_never_ends_and_a_failed_queue_as_target_are_refused(
     with pytest.raises(ConfigurationError, match="=".join(options)):
         await shop.failed.requeue("orders", **options)
     assert len(await shop.letters()) == 1
-
-
-async def test_a_name_may_be_the_queue_its_service_or_its_collection() -> None:
-    services = [Service(name) for name in ("parsing", "chunking")]
-    services.append(Service("embedding", failed_queue="embedding.generation.failed"))
-    for service in services:
-        service.on("Any")(lambda _event, _work: None)
-    trial = Trial(*services)
-    await trial.open()
-    failed = FailedQueues(trial.engine, trial.clock, trial.chance)
-    for given in ("parsing.failed", "parsing", "archives.failed", "archives"):
-        assert await failed.find(given) == "parsing.failed"
-    for given in ("embedding", "chunks.failed", "embedding.generation.failed"):
-        assert await failed.find(given) == "embedding.generation.failed"
-    with pytest.raises(ConfigurationError, match=r"did you mean parsing\.failed"):
-        await failed.find("parsin.failed")
-    with pytest.raises(ConfigurationError):
-        await FailedQueues(Trial().engine, trial.clock, trial.chance).find("parsing")
-
-
-# Changes that are stopped, or die: before, within and after each durable step
-
-
-async def test_a_change_that_is_stopped_is_recorded_as_far_as_it_got(
-    shop: Shop, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.INFO, "headway.operator")
-    await shop.fill(60)
-    await shop.failed.inspect("orders")
-    await shop.failed.requeue("orders", dry_run=True)
-    assert [one for one in caplog.records if one.name == "headway.operator"] == []
-    gate, began = asyncio.Event(), asyncio.Event()
-
-    async def requeue(queue: str, letter_id: str, message: Message) -> bool:
-        began.set()
-        await gate.wait()
-        return await shop.behind.requeue(queue, letter_id, message)
-
-    reports: list[Report] = []
-    queues = shop.queues(requeue=requeue)
-    task = asyncio.create_task(queues.requeue("orders", on_progress=reports.append))
-    await began.wait()
-    task.cancel()
-    asyncio.get_running_loop().call_soon(gate.set)
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    left = len(await shop.letters())
-    assert 0 < left < 60
-    assert reports[-1].done == 60 - left == len(shop.trial.state.items)
-    (line,) = [one.getMessage() for one in caplog.records if one.name == "headway.operator"]
-    assert f"{60 - left} of 60 letters (all), stopped" in line
-
-
-class Died(BaseException):
-    """The process of the operator has died."""
-
-
-def dying(shop: Shop, at: int, step: str) -> FailedQueues:
-    """Give an operator who dies at one call: before it, half way, or when it is done."""
-    calls = 0
-
-    async def die(half: Any, whole: Any) -> Any:
-        nonlocal calls
-        calls += 1
-        if calls <= at:
-            return await whole()
-        if step != "before":
-            await (half if step == "half way" else whole)()
-        raise Died
-
-    async def requeue(queue: str, letter_id: str, message: Message) -> Any:
-        return await die(
-            # A broker has confirmed the event, and the dead letter was not removed any more.
-            lambda: shop.trial.engine.bus.publish([message]),
-            lambda: shop.behind.requeue(queue, letter_id, message),
-        )
-
-    async def remove(queue: str, letter_ids: Sequence[str]) -> Any:
-        return await die(
-            lambda: shop.behind.remove(queue, letter_ids[: len(letter_ids) // 2]),
-            lambda: shop.behind.remove(queue, letter_ids),
-        )
-
-    return shop.queues(requeue=requeue, remove=remove)
-
-
-STEPS = pytest.mark.parametrize("step", ["before", "half way", "after"])
-
-
-@pytest.mark.parametrize("works_meanwhile", [False, True])
-@pytest.mark.parametrize("at", [0, 2])
-@STEPS
-async def test_a_requeue_that_dies_loses_nothing_and_takes_effect_once(
-    shop: Shop, step: str, at: int, *, works_meanwhile: bool
-) -> None:
-    await shop.fill(3)
-    shop.broken = False
-    with pytest.raises(Died):
-        await dying(shop, at, step).requeue("orders", rate=1000)
-    if works_meanwhile:
-        await shop.trial.run()
-    await shop.failed.requeue("orders")
-    await shop.trial.run()
-    placed = sorted(document["order"] for document in await shop.trial.documents("placed"))
-    assert placed == [f"OrderPlaced-{n}" for n in range(3)]
-    assert await shop.letters() == []
-    assert await shop.balances()
-
-
-@pytest.mark.parametrize("at", [0, 1])
-@STEPS
-async def test_a_purge_that_dies_can_be_given_again(shop: Shop, step: str, at: int) -> None:
-    await shop.fill(150)
-    everything = ids(await shop.letters())
-    chosen, others = everything[:120], everything[120:]
-    with pytest.raises(Died):
-        await dying(shop, at, step).purge("orders", ids=chosen)
-    await shop.failed.purge("orders", ids=chosen)
-    assert ids(await shop.letters()) == others
-    assert await shop.balances()
-
-
-async def test_an_error_of_the_engine_ends_a_requeue_and_keeps_the_dead_letters(
-    shop: Shop,
-) -> None:
-    async def requeue(*_: object) -> bool:
-        raise ConnectionError("the broker has gone")
-
-    await shop.fill(60)
-    with pytest.raises(ConnectionError):
-        await shop.queues(requeue=requeue).requeue("orders")
-    assert (len(await shop.letters()), shop.trial.state.items) == (60, {})

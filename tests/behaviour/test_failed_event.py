@@ -74,20 +74,6 @@ async def test_the_data_may_be_a_struct_and_the_event_is_given_as_it_came() -> N
     assert [each.data for each in told] == [{"order": "much", "why": "ValidationError", "tries": 1}]
 
 
-async def test_bytes_that_are_no_event_are_a_dead_letter_and_no_failed_event() -> None:
-    def about(event: Event, facts: dict[str, Any]) -> dict[str, Any]:
-        raise AssertionError
-
-    orders = Service("orders")
-    orders.on("OrderPlaced", failed="OrderFailed", failed_data=about)(refuse)
-    trial = Trial(orders)
-    await trial.open()
-    await trial.publisher.publish_bytes(b"not json", "OrderPlaced")
-    await trial.run()
-    (letter,) = await trial.letters("orders.failed")
-    assert letter.abandoned_reason == "malformed"
-
-
 def _raises(event: Event, facts: dict[str, Any]) -> dict[str, Any]:
     facts.clear()
     raise KeyError("order")

@@ -64,16 +64,6 @@ async def test_a_key_in_flight_expects_what_is_in_flight_and_an_unknown_one_is_r
         await bench.order.explain("unknown\n")
 
 
-async def test_status_counts_all_keys_and_names_the_first_due() -> None:
-    bench = Bench()
-    for key in ("a", "b", "c"):
-        await bench.hold(key, 3)
-        bench.clock.advance(SECOND)
-    await bench.offer("idle", 1)
-    report = await bench.order.status(limit=2)
-    assert (report.count, [each.key for each in report.keys]) == (3, ["a", "b"])
-
-
 async def test_a_drain_releases_what_is_held_and_is_recorded(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -90,28 +80,6 @@ async def test_a_drain_releases_what_is_held_and_is_recorded(
     assert looked.work is not None
     assert looked.work.gap is not None
     assert (looked.work.position, list(looked.work.gap.positions())) == (4, [2, 3])
-
-
-async def test_a_dry_run_and_a_no_change_nothing(caplog: pytest.LogCaptureFixture) -> None:
-    bench = Bench()
-    await bench.hold("a", 4)
-    before = await bench.sequences.read("a")
-    assert (await bench.order.drain(["a"], dry_run=True)).done == 1
-
-    def refuse(_report: object) -> None:
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        await bench.order.drain(["a"], before=refuse)
-    assert await bench.sequences.read("a") == before
-    assert caplog.records == []
-
-
-async def test_a_drain_names_keys_that_are_unknown_or_hold_nothing() -> None:
-    bench = Bench()
-    await bench.offer("idle", 1)
-    report = await bench.order.drain(["idle", "unknown", "unknown"])
-    assert (report.holding_nothing, report.unknown, report.done) == (["idle"], ["unknown"], 0)
 
 
 async def test_all_are_those_that_stand_before_a_gap() -> None:

@@ -39,16 +39,3 @@ async def test_silence_is_told_once_and_its_end_too() -> None:
         assert told()[2:] == [("shop", False), ("mail", False)]
         lasted = trial.facts.of(ReachChanged)[-1].lasted
         assert trial.clock.now() - silent_since - lasted < timedelta(seconds=12)
-
-
-async def test_a_worker_that_was_never_reached_is_silent_too() -> None:
-    service = Service("shop")
-    service.on("Made")(lambda _event, _work: None)
-    trial = Trial(service)
-
-    async def proven() -> object:
-        return None
-
-    async with working(trial, service, engine=with_bus(trial.engine, proven=proven)):
-        await trial.clock.wait(timedelta(seconds=36))
-    assert [fact.silent for fact in trial.facts.of(ReachChanged)] == [True]

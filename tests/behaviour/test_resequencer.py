@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -14,14 +14,12 @@ from headway import ConfigurationError, Resequencer
 from headway.errors import SequencesAwayError
 from headway.facts import (
     GapGivenUp,
-    KeyCleared,
     ResultFailed,
     ResultHeld,
     ResultReleased,
     SequenceFact,
     SequencesAway,
     SequencesBack,
-    StaleDropped,
     TurnLost,
 )
 from headway.order import BatchResequencer, Disposition, Result, SequenceSettings, Turn
@@ -109,15 +107,6 @@ async def test_a_batch_that_has_all_of_a_key_holds_nothing(bench: Bench) -> None
     assert {fact.key for fact in bench.told(ResultHeld)} == {"late"}
 
 
-async def test_what_trips_the_breaker_is_held_first_and_applied_in_the_same_call(
-    bench: Bench,
-) -> None:
-    worker = bench.worker()
-    fates = [(await worker.offer(results(position)))[0] for position in range(2, 12)]
-    assert fates == [Disposition.HELD] * 10
-    assert bench.done == list(range(2, 12))
-
-
 async def test_slow_work_keeps_its_lease(bench: Bench) -> None:
     async def slowly(work: Turn) -> None:
         await bench.clock.wait(LEASE * 4)
@@ -133,26 +122,6 @@ async def test_slow_work_keeps_its_lease(bench: Bench) -> None:
     await looking
     assert bench.done == [1, 2]
     assert bench.told(TurnLost) == []
-
-
-async def test_without_renewal_somebody_else_takes_over_and_the_late_one_is_refused(
-    bench: Bench,
-) -> None:
-    go_on = asyncio.Event()
-
-    async def stuck(work: Turn) -> None:
-        await go_on.wait()
-        await bench.apply(work)
-
-    slow, other = bench.worker(stuck, renewing=False), bench.worker()
-    offering = asyncio.create_task(slow.offer(results(1)))
-    await asyncio.sleep(0)
-    await other.offer(results(1))
-    bench.clock.advance(LEASE)
-    assert await other.look_at_due() == 1
-    go_on.set()
-    assert await offering == [Disposition.DUPLICATE]
-    assert len(bench.told(TurnLost)) == 1
 
 
 async def test_what_raises_is_given_back_and_tried_again_while_the_rest_waits(
@@ -179,85 +148,6 @@ async def test_what_raises_is_given_back_and_tried_again_while_the_rest_waits(
     ]
     # What was given back is held: what is added is removed again.
     assert len(bench.told(ResultHeld)) == len(bench.told(ResultReleased)) == 2
-
-
-async def test_one_key_that_is_slow_keeps_back_no_other(bench: Bench) -> None:
-    async def apply(work: Turn) -> None:
-        if work.key == "slow":
-            await bench.clock.wait(timedelta(seconds=5))
-        await bench.apply(work)
-
-    worker = bench.worker(apply)
-    await worker.offer([*results(1, key="slow"), *results(1, 2, 3, key="fast")])
-    assert [work.key for work in bench.works] == ["fast", "fast", "fast", "slow"]
-
-
-async def test_a_worker_that_is_stopped_in_the_middle_leaves_its_work_to_others_at_once(
-    bench: Bench,
-) -> None:
-    async def never(_work: Turn) -> None:
-        await asyncio.Event().wait()
-
-    stopped, other = bench.worker(never, renewing=False), bench.worker()
-    offering = asyncio.create_task(stopped.offer(results(1)))
-    await asyncio.sleep(0.01)
-    offering.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await offering
-    await other.look_at_due()
-    assert bench.done == [1]
-
-
-async def test_what_a_takeover_drops_is_told_once(bench: Bench) -> None:
-    ours = bench.worker()
-    await ours.offer(results(1, 4, 5))
-    await ours.offer([Result("k", 7, b"7", applied=6)])
-    assert bench.told(StaleDropped) == [StaleDropped("k", 2)]
-    assert len(bench.told(KeyCleared)) == 1
-    assert len(bench.told(ResultHeld)) == 2
-    assert bench.told(ResultReleased) == []
-
-
-async def test_what_was_dropped_under_its_worker_is_not_told_as_released_too(
-    bench: Bench,
-) -> None:
-    theirs = bench.worker()
-
-    async def apply(work: Turn) -> None:
-        if work.position == 3:  # somebody else's store says that it is applied
-            await theirs.offer([Result("k", 4, b"4", applied=3)])
-        await bench.apply(work)
-
-    ours = bench.worker(apply)
-    await ours.offer(results(1, 3))
-    await ours.offer(results(2))
-    assert bench.done == [1, 2, 3, 4]
-    assert bench.told(StaleDropped) == [StaleDropped("k", 1)]
-    assert [fact.position for fact in bench.told(ResultReleased)] == [4]
-    assert len(bench.told(ResultHeld)) == 2
-
-
-async def test_a_gap_whose_worker_died_is_taken_back_when_its_result_comes(bench: Bench) -> None:
-    applied = asyncio.Event()
-
-    async def die(work: Turn) -> None:
-        await bench.apply(work)
-        if work.gap is not None:
-            applied.set()
-            await asyncio.Event().wait()  # for ever, and without a word
-
-    dead, ours = bench.worker(die, renewing=False), bench.worker()
-    await dead.offer(results(1, 3))
-    bench.clock.advance(timedelta(seconds=180))
-    dying = asyncio.create_task(dead.look("k"))
-    await applied.wait()
-    bench.clock.advance(LEASE)
-    await ours.offer(results(2))
-    seen = [(work.position, work.gap is not None, work.late) for work in bench.works]
-    assert seen == [(1, False, False), (3, True, False), (3, True, False), (2, False, True)]
-    dying.cancel()
-    with suppress(asyncio.CancelledError):
-        await dying
 
 
 # Engines that are unavailable
@@ -313,23 +203,6 @@ async def test_an_error_that_is_none_of_the_connection_is_not_waited_for(bench: 
     assert (bench.clock.now(), bench.told(SequencesAway)) == (began, [])
 
 
-async def test_the_source_is_told_to_keep_its_results_while_the_engine_is_unavailable(
-    bench: Bench,
-) -> None:
-    cut = Cut(bench)
-    worker = bench.worker(sequences=cut, patience=timedelta(seconds=3))
-    cut.is_away = True
-    with pytest.raises(SequencesAwayError, match="ConnectionRefusedError"):
-        await worker.offer(results(1))
-    assert [fact.patience for fact in bench.told(SequencesAway)] == [timedelta(seconds=3)]
-    async with bench.looking(worker):  # goes on, and finds it again
-        await bench.clock.wait(timedelta(seconds=30))
-        cut.is_away = False
-        await bench.clock.wait(timedelta(seconds=3))
-        assert len(bench.told(SequencesBack)) == 1
-        assert await worker.offer(results(1)) == [Disposition.APPLIED]
-
-
 async def test_an_engine_that_hangs_is_waited_for_once(bench: Bench) -> None:
     cut = Cut(bench)
     cut.is_hung = True
@@ -356,21 +229,6 @@ async def test_an_engine_that_hangs_is_waited_for_once(bench: Bench) -> None:
 
 
 # When keys are checked
-
-
-async def test_a_check_that_fails_does_not_end_the_checks(bench: Bench) -> None:
-    troubles = [KeyError("a store of the user's own")]
-
-    async def wanted(keys: Sequence[str]) -> Sequence[str]:
-        if troubles:
-            raise troubles.pop()
-        return keys
-
-    worker = bench.worker(wanted=wanted)
-    await worker.offer(results(2))
-    async with bench.looking(worker):
-        await bench.clock.wait(timedelta(seconds=300))
-    assert (bench.done, troubles) == ([2], [])
 
 
 async def test_a_source_that_is_always_a_little_ahead_costs_no_minute(bench: Bench) -> None:

@@ -66,25 +66,6 @@ async def test_two_stages_with_a_collection_each_both_run(
     assert warnings(caplog) == []
 
 
-@pytest.mark.parametrize(
-    ("field", "sent"), [("order_id", "o-1"), ("order_ids", ["o-1"]), ("orders", ["o-1"])]
-)
-async def test_a_swept_event_holds_one_id_or_a_list_as_the_name_of_its_field_says(
-    field: str, sent: object
-) -> None:
-    orders, seen = Service("orders"), []
-
-    @orders.on("OrderStored", documents=("orders", field))
-    async def check(event: Event, work: Work) -> None:
-        seen.append(event.data)
-
-    trial = Trial(orders)
-    await trial.put("orders", {"_id": "o-1", "status": "pending"})
-    await trial.sweep()
-    await trial.run()
-    assert seen == [{field: sent}]
-
-
 # Queues that no handler takes any more
 
 

@@ -174,30 +174,6 @@ async def test_what_is_processed_would_not_run_so_it_stays_even_if_a_person_insi
     assert len(office.ran) == 1
 
 
-async def test_what_is_processed_after_the_requeue_is_settled_without_a_run(
-    office: Office,
-) -> None:
-    office.put("a")
-    await office.fail("a")
-    office.broken = False
-    assert (await office.failed.requeue("chunking")).done == 1
-    office.put("a", status="processed")
-    await office.trial.run()
-    assert (office.ran, await office.letters()) == ([], [])
-    assert (await office.trial.engine.places.astray(1))[0] == 0
-
-
-async def test_many_are_counted_page_by_page(office: Office) -> None:
-    await office.trial.open()
-    office.put(*(str(n) for n in range(201)))
-    await office.trial.publisher.publish_all(
-        [("JSONParsed", {"message_doc_ids": [str(n)]}) for n in range(201)]
-    )
-    await office.trial.run()
-    office.put(*(str(n) for n in range(0, 201, 2)), status="processed")
-    assert await office.failed.count_superseded("chunking") == 101
-
-
 async def test_a_letter_whose_work_was_sent_anew_and_done_is_superseded() -> None:
     orders = Service("orders")
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from headway import Lifecycle, Service
-from headway.facts import DocumentGivenUp, DocumentsRequeued, Skip, Status, SweepEnded
-from headway.testing.ports import instant, moment, sweep_operation, sweep_run
+from headway.facts import DocumentGivenUp, Skip, Status
+from headway.testing.ports import moment, sweep_operation, sweep_run
 from tests.behaviour.sweeps import (
     CHUNKING,
     DAY,
@@ -137,33 +137,6 @@ async def test_a_flag_says_what_is_processed_where_no_status_does(quick: Yard) -
     assert (await quick.get("chunks", "spent"))["status"] == "failed_max_retries"
 
 
-@pytest.mark.parametrize(
-    ("collection", "limits", "most"),
-    [
-        ("archives", {}, 3),
-        ("messages", {}, 3),
-        ("chunks", {}, 5),
-        ("threads", {}, 5),
-        ("other", {"OTHER": 2}, 2),
-        ("chunks", {"CHUNKS": 7}, 7),
-    ],
-)
-async def test_how_many_attempts_a_collection_gets(
-    quick: Yard, collection: str, limits: dict[str, int], most: int
-) -> None:
-    service = Service("any")
-
-    @service.on("Event", documents=(collection, "ids"))
-    async def handle(event: Any, work: Any) -> None: ...
-
-    failed = {"status": "failed", "lastAttemptTime": quick.ago(2 * DAY)}
-    for attempts in (most - 1, most):
-        await quick.put(collection, {"_id": str(attempts), "attemptCount": attempts, **failed})
-    await quick.sweep(service, max_attempts=limits)
-    states = {one["_id"]: one["status"] for one in await quick.all(collection)}
-    assert states == {str(most - 1): "pending", str(most): "failed_max_retries"}
-
-
 async def test_every_counter_is_there_from_the_first_run_on_and_processes_add_up(
     quick: Yard,
 ) -> None:
@@ -181,32 +154,6 @@ async def test_every_counter_is_there_from_the_first_run_on_and_processes_add_up
     assert ended.totals is not None
     assert ended.totals["retry_job_documents_requeued_total|collection=archives"] == 3
     assert ended.totals["retry_job_runs_total|status=success"] == 4
-
-
-async def test_what_is_told_at_the_end_of_a_run(quick: Yard) -> None:
-    await quick.put("archives", archive("a"), archive("b", status="failed", attemptCount=3))
-    failed = {"status": "failed", "attemptCount": 2, "lastAttemptTime": quick.ago(MINUTE)}
-    await quick.put("messages", {"_id": "m", **failed})
-    ended = await quick.sweep(parsing(), chunking())
-    assert quick.facts.of(SweepEnded) == [ended]
-    archives, messages = ended.collections
-    assert (archives.collection, archives.requeued, archives.given_up) == ("archives", 1, 1)
-    assert (messages.requeued, messages.skipped) == (0, {Skip.BACKOFF: 1})
-    assert messages.tally is not None
-    assert (messages.tally.stuck, messages.tally.oldest) == (1, quick.now - MINUTE)
-    (requeued,) = quick.facts.of(DocumentsRequeued)
-    assert requeued.document_ids == ("a",)
-
-
-async def test_a_scheduled_document_waits_for_its_time_and_then_not_for_its_backoff(
-    quick: Yard,
-) -> None:
-    times = {"lastAttemptTime": quick.ago(-55 * MINUTE), "retryAt": instant(quick.now + HOUR)}
-    await quick.put("archives", archive(status="failed", attemptCount=2, **times))
-    for sent in (0, 1):
-        await quick.sweep(parsing())
-        assert len(await quick.sent(PARSING)) == sent
-        quick.clock.advance(HOUR)
 
 
 async def test_two_sweepers_at_once_send_each_document_once(yard: Yard) -> None:

@@ -9,10 +9,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from headway import ConfigurationError, Event, Lifecycle, Service
+from headway import ConfigurationError, Lifecycle, Service
 from headway.facts import CollectionFailed, DocumentsNotRebuilt, Status, SweepEnded
 from headway.testing.engines import without_store
-from headway.testing.facts import Recorder
 from headway.testing.ports import Engine, Message, decode, sweep_operation, sweep_run
 from tests.behaviour.sweeps import (
     CHUNKING,
@@ -20,7 +19,6 @@ from tests.behaviour.sweeps import (
     MINUTE,
     Yard,
     chunking,
-    data_of,
     in_memory,
     lost,
     parsing,
@@ -196,44 +194,6 @@ async def test_a_document_of_which_no_event_can_be_made_is_isolated(quick: Yard,
     )  # fmt: skip
 
 
-async def test_without_rebuild_the_event_holds_the_id_and_must_fit_the_schema(
-    quick: Yard,
-) -> None:
-    await quick.put("messages", lost())
-    ended = await quick.sweep(strict(None))
-    assert ended.collections[0].errors == {"ValidationError": 1}
-
-    class One(msgspec.Struct):
-        message_id: str
-
-    service = strict(None, data=One, documents=("messages", "message_id"))
-    assert (await quick.sweep(service)).collections[0].requeued == 1
-    assert [data_of(each) for each in await quick.sent(CHUNKING)] == [{"message_id": "m"}]
-
-
-async def test_rebuild_cannot_change_the_document_under_the_claim(quick: Yard) -> None:
-    def change(document: dict[str, Any]) -> Any:
-        document["status"] = "processed"
-        document["tags"].append("x")
-        return counted(document)
-
-    await quick.put("messages", lost(count=1, tags=["y"]))
-    ended = await quick.sweep(strict(change))
-    assert ended.collections[0].requeued == 1
-    after = await quick.get("messages", "m")
-    assert (after["tags"], after["status"]) == (["y"], "pending")
-
-
-async def test_what_dedup_raises_is_found_before_anything_is_sent(quick: Yard) -> None:
-    def name(event: Event) -> str:
-        raise LookupError("no name for it")
-
-    await quick.put("messages", lost(count=1))
-    ended = await quick.sweep(strict(counted, dedup=name))
-    assert ended.collections[0].errors == {"LookupError": 1}
-    assert await quick.sent(CHUNKING) == []
-
-
 # Stores and buses that are unavailable
 
 
@@ -320,17 +280,6 @@ async def test_an_unavailable_store_leaves_every_gauge_unknown_and_is_counted_la
     assert ended.totals["retry_job_runs_total|status=success"] == 1
 
 
-async def test_an_unavailable_bus_leaves_the_gauges_known(quick: Yard) -> None:
-    await quick.put("messages", lost())
-    ended = await quick.sweep(chunking(), engine=UnavailableBus(quick.engine, quick).engine)
-    (swept,) = ended.collections
-    assert ended.status is Status.FAILURE
-    assert ended.errors == {"ConnectionRefusedError": 1}
-    assert "s3cret" not in str(swept.broken_by)
-    assert (swept.stuck, ended.totals is None) == (1, False)
-    assert (await quick.get("messages", "m"))["attemptCount"] == 0
-
-
 async def runs(yard: Yard, broken: Any, back: timedelta, **settings: Any) -> list[SweepEnded]:
     """Let a sweeper run until an engine is back and it has swept; give its runs."""
     async with yard.sweeping(chunking(), engine=broken.engine, interval=15 * MINUTE, **settings):
@@ -351,33 +300,12 @@ async def test_a_store_that_restarts_is_swept_when_it_answers(quick: Yard, *, le
     assert ended[-1].collections[0].requeued == 1
 
 
-async def test_a_store_that_stays_unavailable_is_told_once_in_an_interval(quick: Yard) -> None:
-    ended = await runs(quick, Unavailable(quick.engine), 40 * MINUTE, leader=False)
-    assert len(ended) == 4
-
-
 async def test_an_unavailable_bus_is_tried_with_growing_pauses(quick: Yard) -> None:
     bus = UnavailableBus(quick.engine, quick)
     await runs(quick, bus, 10 * MINUTE, leader=False)
     waits = [b - a for a, b in zip(bus.tries, bus.tries[1:], strict=False)]
     assert waits[:6] == [n * SECOND for n in (1, 2, 4, 8, 16, 32)]
     assert max(waits) == MINUTE
-
-
-async def test_observers_and_pushes_that_fail_do_not_end_the_run(quick: Yard) -> None:
-    class Broken(Recorder):
-        def tell(self, fact: Any) -> None:
-            super().tell(fact)
-            raise RuntimeError("no")
-
-    async def push() -> None:
-        raise OSError("no answer")
-
-    broken = Broken()
-    await quick.put("messages", lost())
-    sweeper = quick.sweeper(chunking(), more={"observer": broken, "after_run": push})
-    assert (await sweeper.sweep_once()).collections[0].requeued == 1
-    assert broken.of(SweepEnded)
 
 
 # What is refused before anything starts
@@ -419,9 +347,3 @@ def test_a_bus_without_a_store_cannot_be_swept() -> None:
     yard = Yard(in_memory())
     with pytest.raises(ConfigurationError, match="store"):
         yard.sweeper(chunking(), engine=without_store(yard.engine))
-
-
-async def test_of_two_handlers_the_one_with_rebuild_is_sent_the_event(quick: Yard) -> None:
-    await quick.put("messages", lost(count=1))
-    assert (await quick.sweep(service(None, lambda d: {"ids": [d["_id"]]}))).status == "success"
-    assert len(await quick.sent("orders.message.read")) == 1

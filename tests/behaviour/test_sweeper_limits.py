@@ -146,17 +146,6 @@ async def test_a_run_that_was_broken_off_is_none_that_ended(quick: Yard) -> None
     assert ended.collections[0].requeued <= 5
 
 
-async def test_a_cap_is_about_one_collection(quick: Yard) -> None:
-    assert (await quick.sweep(chunking(), cap=5)).collections[0].held_back == 0
-    other = Service("other")
-    other.on("Event", documents=("other/5/messages", "ids"))(nothing)
-    await quick.put("messages", *stuck(quick, 20))
-    await quick.put("other/5/messages", *stuck(quick, 20))
-    for requeued in ([20, 5], [0, 10]):
-        ended = await quick.sweep(chunking(), other, cap=5)
-        assert [swept.requeued for swept in ended.collections] == requeued
-
-
 async def nothing(event: Event, work: Work) -> None: ...
 
 
@@ -181,13 +170,6 @@ def in_hand(yard: Yard, one: int, until: timedelta) -> dict[str, Any]:
     }
 
 
-async def test_a_document_that_is_stuck_in_two_ways_is_met_once(quick: Yard) -> None:
-    both = {**in_hand(quick, 1, -HOUR), "lastAttemptTime": quick.ago(2 * DAY)}
-    await quick.put("messages", both)
-    ended = await quick.sweep(leased(rebuild=lambda _: 1 / 0))
-    assert ended.collections[0].errors == {"ZeroDivisionError": 1}
-
-
 async def test_many_leases_over_at_once_are_doubted(yard: Yard) -> None:
     over = [in_hand(yard, n, -MINUTE) for n in range(101)]
     await yard.put("messages", *over, *(in_hand(yard, n, MINUTE) for n in range(200, 300)))
@@ -201,17 +183,6 @@ async def test_many_leases_over_at_once_are_doubted(yard: Yard) -> None:
     yard.clock.advance(INTERVAL)
     ended = await yard.sweep(leased())
     assert ended.collections[0].requeued >= 101, "they have been over for long, so it was true"
-
-
-async def test_few_leases_or_the_smaller_part_of_them_are_believed(quick: Yard) -> None:
-    await quick.put("messages", *(in_hand(quick, n, -MINUTE) for n in range(100)))
-    await quick.sweep(leased())
-    assert len(await quick.sent_ids()) == 100
-    await quick.put("messages", *(in_hand(quick, n, -MINUTE) for n in range(1000, 1150)))
-    await quick.put("messages", *(in_hand(quick, n, HOUR) for n in range(2000, 2150)))
-    await quick.sweep(leased())
-    assert len(await quick.sent_ids()) == 150
-    assert quick.facts.of(LeasesDoubted) == []
 
 
 # An outage of what events depend on
@@ -329,21 +300,6 @@ async def test_of_two_that_run_one_sweeps_and_the_other_takes_over(quick: Yard) 
     assert await sweeping_of(quick.engine).leases.held("sweep/leader") == []
 
 
-async def test_without_a_leader_both_sweep(quick: Yard) -> None:
-    async with (
-        quick.sweeping(chunking(), engine=quick.new_engine(), leader=False),
-        quick.sweeping(chunking(), engine=quick.new_engine(), leader=False),
-    ):
-        await quick.passed(HOUR)
-    assert runs(quick) == 2 * 5
-
-
-async def test_a_single_sweep_needs_no_leader(quick: Yard) -> None:
-    await sweeping_of(quick.engine).leases.hold("sweep/leader", "another", DAY)
-    await quick.put("messages", *stuck(quick, 3))
-    assert (await quick.sweep(chunking())).collections[0].requeued == 3
-
-
 async def test_a_sweeper_that_loses_the_lead_stops_between_two_pages(quick: Yard) -> None:
     """Its lease was not renewed in time: another may be leading by now."""
     await quick.put("messages", *stuck(quick, PAGE + 200))
@@ -421,14 +377,6 @@ async def test_a_rebuild_that_takes_long_costs_neither_the_run_nor_a_claim(
     async with quick.sweeping(leased(rebuild=rebuild), engine=engine):
         await quick.passed(12 * MINUTE)
     assert quick.facts.of(SweepEnded)[0].collections[0].requeued == count
-
-
-async def test_a_run_that_takes_long_is_not_followed_at_once(quick: Yard) -> None:
-    await quick.put("messages", *stuck(quick, 100))
-    async with quick.sweeping(chunking(), rate=0.1, leader=False):
-        await quick.passed(timedelta(seconds=1300))
-    first, second = quick.facts.of(SweepEnded)
-    assert (second.ended - first.ended) == INTERVAL / 10
 
 
 async def test_workers_that_start_at_once_requeue_once_and_only_if_told(quick: Yard) -> None:

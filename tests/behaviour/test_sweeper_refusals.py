@@ -129,22 +129,6 @@ async def test_a_store_that_fails_is_not_asked_for_every_document(
     assert found.requeued == 500 - swept[0]
 
 
-async def test_a_claim_that_cannot_be_ended_keeps_no_other(quick: Yard) -> None:
-    inner = sweeping_of(quick.engine).candidates
-
-    async def published(rule: Any, ids: Sequence[str], token: str) -> None:
-        if "5" in ids:
-            raise ValueError("no")
-        await inner.published(rule, ids, token)
-
-    await quick.put("messages", *(lost(f"{n}") for n in range(10)))
-    engine = with_candidates(quick.engine, published=published)
-    (swept,) = (await quick.sweep(chunking(), engine=engine)).collections
-    assert (swept.requeued, swept.errors) == (10, {"ValueError": 1})
-    left = [each["_id"] for each in await quick.all("messages") if each.get("claimToken")]
-    assert left == ["5"]
-
-
 # By the bus
 
 
@@ -228,14 +212,3 @@ async def test_a_bus_that_takes_nothing_keeps_no_sweeper_from_stopping(
     quick.clock.advance(2 * MINUTE)
     assert (await quick.sweep(chunking())).collections[0].requeued == 1500
     assert {each["attemptCount"] for each in await quick.all("messages")} == {1}
-
-
-async def test_a_sweep_that_is_cancelled_ends(quick: Yard) -> None:
-    await quick.put("messages", lost("a"))
-    sweeper = quick.sweeper(chunking(), engine=with_bus(quick.engine, publish=forever))
-    running = asyncio.create_task(sweeper.run())
-    await quick.clock.wait(MINUTE / 2)
-    running.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await running
-    assert await sweeping_of(quick.engine).leases.held("sweep/leader") == []

@@ -1,19 +1,16 @@
 """Bugs that real systems have, planted one at a time: the simulation must find each."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
-from headway.adapters.memory.state import Item
 from headway.runtime.attempt import Attempt
-from headway.runtime.finishing import Store, StoreThenBus, dispatch
+from headway.runtime.finishing import StoreThenBus, dispatch
 from headway.testing.engines import MemoryStore
 from headway.testing.ports import Delivery, Finish, Message, Outcome, Travel, Unit
 from tests.chaos.simulation.engines import Parts
 from tests.chaos.simulation.ports import FaultyBus, FaultyStore
-from tests.chaos.simulation.process import Process
 from tests.chaos.simulation.state import WatchedState
 
 
@@ -47,7 +44,7 @@ class EffectsFirst(FaultyStore):
 
     async def commit(self, units: Sequence[Unit]) -> Sequence[Finish]:
         keys = [unit.record.key for unit in units if unit.record is not None]
-        done = await self._process.step("find", lambda: self._records(keys))
+        done = await self._process.step("find", lambda: self._store.records.find(keys))
         new = [u for u in units if u.record is not None and u.record.key not in done]
         bare = [msgspec.structs.replace(unit, record=None) for unit in new]
         effects = iter(await super().commit(bare))
@@ -57,10 +54,6 @@ class EffectsFirst(FaultyStore):
             for unit in units
         ]
         return await super().commit(empty)
-
-    async def _records(self, keys: Sequence[str]) -> Any:
-        assert isinstance(self._store, MemoryStore)
-        return await self._store.records.find(keys)
 
 
 class Uncorrected(MemoryStore):
@@ -73,7 +66,7 @@ class Uncorrected(MemoryStore):
 class Unfenced(WatchedState):
     """Does not look at the token: whoever once had an event can settle it for ever."""
 
-    def taken(self, taker: object, delivery: Delivery) -> Item | None:
+    def taken(self, taker: object, delivery: Delivery) -> Any:
         return self.items.get(delivery.receipt[0])
 
 
@@ -84,12 +77,6 @@ class Ungenerated(Attempt):
         super().__init__(*given)
         kind, event_type, _, name = self.key.split("/", 3)
         self.key = f"{kind}/{event_type}/{Travel(operation='').generation}/{name}"
-
-
-@dataclass(frozen=True, slots=True)
-class WithEffectsFirst(Parts):
-    def store(self, process: Process, store: MemoryStore) -> Store:
-        return EffectsFirst(process, store)
 
 
 Patch = Callable[[str, object], None]
@@ -103,7 +90,7 @@ def _generation_ignored(patch: Patch) -> Parts:
 BUGS: dict[str, Callable[[Patch], Parts]] = {
     "settle before dispatch": lambda _: Parts(finisher=SettlesFirst),
     "acknowledge before confirm": lambda _: Parts(bus=Unconfirmed),
-    "done-record outside the commit": lambda _: WithEffectsFirst(),
+    "done-record outside the commit": lambda _: Parts(store=EffectsFirst),
     "a requeue that is taken down by its sender only": lambda _: Parts(memory=Uncorrected),
     "token unchecked": lambda _: Parts(state=Unfenced),
     "generation ignored": _generation_ignored,

@@ -6,12 +6,10 @@ from typing import Any
 
 import msgspec
 
-from headway.adapters.memory.places import MemoryPlaces
 from headway.operations import Letter
 from headway.retrying import Reason
-from headway.runtime.work import nth_id
 from headway.testing.ports import DoneRecord, Ended
-from tests.chaos.simulation.services import AUDIT, MOST_ATTEMPTS, ORDERS, PARCELS
+from tests.chaos.simulation.services import AUDIT, MOST_ATTEMPTS, ORDERS, PARCELS, follower
 from tests.chaos.simulation.state import WITHOUT_PLACE
 from tests.chaos.simulation.world import World
 
@@ -33,7 +31,7 @@ async def check(world: World) -> list[str]:
 
 
 async def _conservation(world: World) -> AsyncIterator[str]:
-    places = MemoryPlaces(world.state, world.disks.clock)
+    places = world.office.engine.places
     _, found = await places.astray(100)
     for each in found:
         yield f"{each.operation} of {each.queue} is {each.fault}: {each.places}"
@@ -66,7 +64,7 @@ def _followers(world: World) -> Iterator[str]:
     """What took effect was followed by its events, what failed by one that says so; no others."""
     sent = {each for row in _documents(world, "effects") for each in row["sent"]}
     failed = {
-        nth_id(record.key, 0, "failed")
+        follower(record.key, kind="failed")
         for record in _records(world)
         if record.ended in WITHOUT_PLACE and record.key.startswith("orders/OrderPlaced/")
     }
@@ -84,9 +82,9 @@ def _letters(world: World) -> Iterator[str]:
         for letter in letters.values():
             yield from _reason(world, letter)
     ends = {record.key.split("/")[2] for record in _records(world)}
-    for message in world.requeued.values():
-        if message.travel.generation not in ends:
-            yield f"{message.travel.operation} was sent again, and that came to no end"
+    for operation, generation in world.requeued.values():
+        if generation not in ends:
+            yield f"{operation} was sent again, and that came to no end"
     for kept in world.state.records.values():
         if kept.letter_id in world.requeued and kept.record.ended is Ended.FAILED:
             yield f"{kept.record.operation} was sent again, and its record says that it failed"

@@ -4,11 +4,11 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from contextvars import copy_context
 from datetime import datetime, timedelta
-from typing import NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar
 
-from headway.adapters.memory.bus import MemoryBus
 from headway.clock import ClockReading
 from headway.testing.chance import Seeded
+from headway.testing.engines import memory_engine
 from tests.chaos.simulation.faults import Disposition, Faults
 from tests.chaos.simulation.history import History, ViolationError
 from tests.chaos.simulation.loop import OWNER, Owner, SimulatedClock
@@ -59,7 +59,8 @@ class Process:
         self.disks = disks
         self.name = name
         self.chance = Seeded(disks.faults.random.getrandbits(32))
-        self.bus = MemoryBus(disks.state, self, self.chance)
+        self.engine = memory_engine(self, self.chance, disks.state)
+        self.bus: Any = self.engine.bus
         self.is_dead = False
         self.death = asyncio.Event()
         self.tasks: Owner = set()

@@ -31,6 +31,11 @@ _MOODS = (
 )
 
 
+def follower(key: str, index: int = 0, kind: str = "event") -> str:
+    """Name an event that follows a piece of work: the same in every attempt."""
+    return nth_id(key, index, kind)
+
+
 class Script:
     """How every piece of work behaves, and a log of what began; both outlive any process."""
 
@@ -79,7 +84,7 @@ class Script:
             {
                 "queue": queue,
                 "operation": event.event_id,
-                "sent": [nth_id(work.key, index) for index in range(parcels)],
+                "sent": [follower(work.key, index) for index in range(parcels)],
                 "careful": careful,
             }
         )

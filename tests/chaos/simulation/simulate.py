@@ -22,7 +22,7 @@ def violations(seed: int, parts: Parts = HONEST, *, told: bool = False) -> tuple
         found = await check(world)
         return found, world.disks.history.told() if found or told else ""
 
-    with _silence():
+    with silence():
         return run(course())
 
 
@@ -38,7 +38,7 @@ def simulate(seed: int, parts: Parts = HONEST) -> None:
 
 
 @contextmanager
-def _silence() -> Iterator[None]:
+def silence() -> Iterator[None]:
     """Thousands of engines that do not answer would be logged, each with its traceback."""
     logger = logging.getLogger("headway")
     before, logger.disabled = logger.disabled, True

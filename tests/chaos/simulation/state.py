@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Any
 
-from headway.adapters.memory.state import Item, Owned
 from headway.testing.engines import State
 from headway.testing.ports import Delivery, Ended, HandedBack, Message, Parked, Then, Travel
 
@@ -57,13 +57,13 @@ class WatchedState(State):
         # A broker knows nothing of records.
         return self.letters.get(queue, {}).pop(letter_id, None) is not None
 
-    def settle(self, item: Item, then: Then) -> None:
+    def settle(self, item: Any, then: Then) -> None:
         run = run_of(item.queue, item.travel)
         self.parked[run] += isinstance(then, Parked)
         self.handed_back[run] += isinstance(then, HandedBack)
         State.settle(self, item, then)
 
-    def leave(self, bus: object, *, returned: bool, keep: Collection[Item] = ()) -> None:
+    def leave(self, bus: object, *, returned: bool, keep: Collection[Any] = ()) -> None:
         counts = self.returned if returned else self.handed_back
         for item in self.items.values():
             if item.taker is bus and item not in keep:
@@ -87,7 +87,7 @@ class WatchedState(State):
         return item is not None and item.token == token
 
 
-def nowhere(state: State) -> set[Owned]:
+def nowhere(state: State) -> set[tuple[str, str]]:
     """Give what was accepted and is neither in a queue, nor in a letter, nor at its end."""
     there = {item.owned for item in state.items.values()}
     there.update(

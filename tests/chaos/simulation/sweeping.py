@@ -2,7 +2,6 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import timedelta
 from hashlib import sha256
@@ -11,16 +10,14 @@ from typing import Any
 import msgspec
 
 from headway import Event, Lifecycle, RetryPolicy, Service
-from headway.adapters.memory.sweeping import memory_sweeping
-from headway.core.lifecycle import permanent_failure
-from headway.facts import Fact
 from headway.retrying import TRANSIENT
 from headway.runtime.sweeper import Sweeper
-from headway.settings import SweepSettings, WorkerSettings
-from headway.testing.engines import Worker
-from headway.testing.ports import Claim, Engine, State, Sweeping, Travel, encode, instant
+from headway.settings import SweepSettings
+from headway.testing.ports import Claim, Engine, State, Travel, encode, instant
 from tests.chaos.simulation.engines import Parts
-from tests.chaos.simulation.process import Disks, InjectedError, Process
+from tests.chaos.simulation.population import Population
+from tests.chaos.simulation.ports import Faulty
+from tests.chaos.simulation.process import Process
 from tests.chaos.simulation.state import WatchedState
 
 MAX_ATTEMPTS = 3
@@ -42,30 +39,11 @@ _CHANGES = frozenset(
 )
 
 
-class FaultyPort:
-    """A port for sweeping, as a process sees it: every change is a step at which it may die."""
-
-    def __init__(self, process: Process, inner: Any) -> None:
-        self._process = process
-        self._inner = inner
-
-    def __getattr__(self, name: str) -> Any:
-        method = getattr(self._inner, name)
-        if name not in _CHANGES:
-            return method
-
-        async def step(*given: Any) -> Any:
-            return await self._process.step(name, lambda: method(*given))
-
-        return step
-
-
-class SweptWorld:
+class SweptWorld(Population):
     """One course of events, made from a seed."""
 
     def __init__(self, seed: int) -> None:
-        self.disks = Disks(seed, recognises=seed % 2 == 0, state=WatchedState)
-        self.state = self.disks.state
+        super().__init__(seed, recognises=seed % 2 == 0, state=WatchedState)
         self.lifecycle = Lifecycle(
             "messages", max_attempts=MAX_ATTEMPTS, lease=_LEASE if seed % 3 else None
         )
@@ -77,11 +55,6 @@ class SweptWorld:
         """The operations that the handler was called for, by document."""
         self.claims: Counter[tuple[str, int]] = Counter()
         """How often an attempt was counted by a sweeper, by document and number."""
-        self._alive: list[Process] = []
-        self._closing = False
-
-    def tell(self, fact: Fact) -> None:
-        self.disks.history.add("", f"fact {type(fact).__name__}")
 
     # The service
 
@@ -135,28 +108,18 @@ class SweptWorld:
     # Processes
 
     def _engine(self, process: Process) -> Engine:
+        inner = process.engine.sweeping
+        assert inner is not None
+        parts: dict[str, Any] = {
+            "candidates": Faulty(process, _Watched(self, inner.candidates), only=_CHANGES),
+            "leases": Faulty(process, inner.leases, only=_CHANGES),
+            "totals": Faulty(process, inner.totals, only=_CHANGES),
+        }
         engine = Parts().engine(process, [], one_commit=self.disks.state.recognises)
-        inner = memory_sweeping(self.state, process)
-        candidates: Any = FaultyPort(process, _Watched(self, inner.candidates))
-        leases: Any = FaultyPort(process, inner.leases)
-        totals: Any = FaultyPort(process, inner.totals)
-        sweeping = Sweeping(candidates=candidates, desk=inner.desk, leases=leases, totals=totals)
-        return replace(engine, sweeping=sweeping)
+        return replace(engine, sweeping=replace(inner, **parts))
 
     async def _worker(self, process: Process) -> None:
-        worker = Worker(
-            [self.service(process)],
-            self._engine(process),
-            clock=process,
-            chance=process.chance,
-            observer=self,
-            settings=WorkerSettings(concurrency=2),
-            name=process.name,
-        )
-        try:
-            await worker.run()
-        finally:
-            worker._lanes._cancelling = True
+        await self.work(process, [self.service(process)], self._engine(process), concurrency=2)
 
     async def _sweeper(self, process: Process) -> None:
         sweeper = Sweeper(
@@ -168,35 +131,16 @@ class SweptWorld:
             settings=self._settings,
         )
         await sweeper.run()
-
-    async def _keep_running(self, name: str, main: Callable[[Process], Awaitable[None]]) -> None:
-        number = 0
-        while not self._closing:
-            number += 1
-            process = Process(self.disks, f"{name}.{number}")
-            self._alive.append(process)
-            running = process.start(lambda p=process: main(p))  # type: ignore[misc]
-            death = asyncio.create_task(process.death.wait())
-            await asyncio.wait({running, death}, return_when=asyncio.FIRST_COMPLETED)
-            death.cancel()
-            if not process.is_dead:
-                error = running.exception()
-                if not isinstance(error, InjectedError):
-                    self.disks.violated(f"{process.name} ended with {error!r}")
-                process.kill("exits")
-            self._alive.remove(process)
-            await process.reap()
-            await asyncio.sleep(5 * self.disks.faults.random.random())
+        self.disks.violated(f"{process.name} ended although it was not asked to")
 
     async def live(self) -> None:
         """Let it all happen: first with faults, then without, until every document has ended."""
         opening = Process(self.disks, "office")
         await opening.bus.open(self.service(opening).queues())
         self.fill()
-        mains = {"w1": self._worker, "w2": self._worker, "s1": self._sweeper, "s2": self._sweeper}
-        tasks = [
-            asyncio.create_task(self._keep_running(name, main)) for name, main in mains.items()
-        ]
+        self.populate(
+            {"w1": self._worker, "w2": self._worker, "s1": self._sweeper, "s2": self._sweeper}
+        )
         end = self.disks.clock.now() + _FAULTS_END
         while self.disks.clock.now() < end and not self.disks.trouble.is_set():  # noqa: ASYNC110 (time is pretended)
             await asyncio.sleep(1)
@@ -206,10 +150,7 @@ class SweptWorld:
             if all(self._has_ended(each) for each in self.documents()):
                 break
             await asyncio.sleep(10)
-        self._closing = True
-        for process in list(self._alive):
-            process.kill("the end")
-        await asyncio.gather(*tasks)
+        await self.end()
 
     # What must be true
 
@@ -218,7 +159,7 @@ class SweptWorld:
 
     def _has_ended(self, document: dict[str, Any]) -> bool:
         is_over = self.lifecycle.state(document) in {State.PROCESSED, State.GIVEN_UP}
-        return is_over or permanent_failure(document) is not None
+        return is_over or document.get("permanentFailure") is not None
 
     def check(self) -> list[str]:
         """Name every promise that was broken."""
@@ -257,7 +198,7 @@ class _Watched:
         return getattr(self._inner, name)
 
     async def claim(self, rule: Any, claims: list[Claim], *more: Any) -> frozenset[str]:
-        if any(permanent_failure(claim.document) for claim in claims):
+        if any(claim.document.get("permanentFailure") for claim in claims):
             self._world.disks.violated("a sweeper took up what failed permanently")
         claimed: frozenset[str] = await self._inner.claim(rule, claims, *more)
         for claim in claims:

@@ -4,18 +4,18 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from functools import partial
+from typing import Any
 
 from headway import Event
 from headway.facts import Fact, HealthChanged
 from headway.operations import FailedQueues, Letter
-from headway.runtime.failed_sending import again
-from headway.settings import WorkerSettings
-from headway.testing.engines import Publisher, Worker, message_of
-from headway.testing.ports import Delivery, Message, encode
+from headway.testing.engines import Publisher, message_of
+from headway.testing.ports import Delivery, encode
 from tests.chaos.simulation.engines import Parts
 from tests.chaos.simulation.faults import Faults
+from tests.chaos.simulation.population import Population
 from tests.chaos.simulation.ports import FaultyBus
-from tests.chaos.simulation.process import Disks, InjectedError, Office, Process
+from tests.chaos.simulation.process import InjectedError, Office, Process
 from tests.chaos.simulation.services import Script, services
 
 _FAULTS_END = timedelta(minutes=3)
@@ -27,42 +27,36 @@ _NO_ORDER = encode(Event("OrderPlaced", "", data={}))
 _NO_HANDLER = encode(Event("OrderEaten", "", data={}))
 
 
-class World:
+class World(Population):
     """One course of events, made from a seed."""
 
     def __init__(self, seed: int, parts: Parts = _HONEST) -> None:
-        self.seed = seed
         self.one_commit = seed % 3 == 0
-        self.disks = Disks(seed, recognises=self.one_commit, state=parts.state)
-        self.state = self.disks.state
+        super().__init__(seed, recognises=self.one_commit, state=parts.state)
+        self.office = Office(self.disks, "office")
+        """Of the client and the operator."""
         self.script = Script(seed)
         self.was_down = False
         """Some worker saw an outage: attempts may have been given back."""
-        self.requeued: dict[str, Message] = {}
-        """What the operator has begun to send again, by letter."""
+        self.requeued: dict[str, tuple[str, str]] = {}
+        """Operation and generation of what the operator has begun to send again, by letter."""
         self._parts = parts
         self._seen: list[Delivery] = []
-        self._workers: list[Process] = []
-        self._stops: dict[Process, Callable[[], None]] = {}
         self._published = asyncio.Event()
-        self._closing = False
 
     def tell(self, fact: Fact) -> None:
-        """Hear facts, as the observer of all workers."""
+        super().tell(fact)
         if isinstance(fact, HealthChanged) and fact.down:
             self.was_down = True
-        self.disks.history.add("", f"fact {type(fact).__name__}")
 
     async def live(self) -> None:
         """Let it all happen: first with faults, then without, until everything is at rest."""
         faults = self.disks.faults
         self.state.documents["stock"] = {"apples": b'{"_id":"apples","taken":0}'}
-        office = Office(self.disks, "office")
-        declared = [queue for each in services(office, self.script) for queue in each.queues()]
-        await office.bus.open(declared)
-        names = [f"w{number}" for number in range(1, faults.random.randint(2, 4))]
-        slots = [asyncio.create_task(self._keep_running(name)) for name in names]
-        others = (self._publish(office), self._operate(office), self._bad_luck())
+        declared = [queue for each in services(self.office, self.script) for queue in each.queues()]
+        await self.office.bus.open(declared)
+        self.populate({f"w{n}": self._worker for n in range(1, faults.random.randint(2, 4))})
+        others = (self._publish(), self._operate(), self._bad_luck())
         tasks = [asyncio.create_task(each) for each in others]
         await self._unless_trouble(self._faulty_phase())
         for task in tasks:
@@ -72,11 +66,16 @@ class World:
                 raise error
         faults.left = 0
         self.disks.history.add("", "CALM")
-        await self._unless_trouble(self._calm_phase(office))
-        self._closing = True
-        for process in list(self._workers):
-            process.kill("the end")
-        await asyncio.gather(*slots)
+        await self._unless_trouble(self._calm_phase())
+        await self.end()
+
+    async def _worker(self, process: Process) -> None:
+        await self.work(
+            process,
+            services(process, self.script),
+            self._parts.engine(process, self._seen, one_commit=self.one_commit),
+            concurrency=self.disks.faults.random.randint(1, 4),
+        )
 
     async def _unless_trouble(self, phase: Awaitable[None]) -> None:
         trouble = asyncio.create_task(self.disks.trouble.wait())
@@ -95,7 +94,7 @@ class World:
             if self.disks.faults.is_over and self.is_at_rest:
                 return
 
-    async def _calm_phase(self, office: Process) -> None:
+    async def _calm_phase(self) -> None:
         await self._rest()
         # A requeue that broke off is done again, as a person would. So is a letter that came back:
         # where store and bus are two things, a person who dies before a requeue is taken down may
@@ -103,7 +102,7 @@ class World:
         for queue, letters in self.state.letters.items():
             for letter in list(letters.values()):
                 if letter.letter_id in self.requeued:
-                    await self._requeue(office, queue, letter)
+                    await self._requeue(queue, letter)
         await self._rest()
 
     async def _rest(self) -> None:
@@ -121,60 +120,12 @@ class World:
         records = (kept.record for kept in self.state.records.values())
         return not self.state.items and not any(r.outgoing or r.letter for r in records)
 
-    # Workers
-
-    async def _keep_running(self, name: str) -> None:
-        """Start a worker, and another one in its place whenever it has ended."""
-        number = 0
-        while not self._closing:
-            number += 1
-            process = Process(self.disks, f"{name}.{number}")
-            self._workers.append(process)
-            await self._run(process)
-            self._workers.remove(process)
-            await asyncio.sleep(5 * self.disks.faults.random.random())
-
-    async def _run(self, process: Process) -> None:
-        worker = Worker(
-            services(process, self.script),
-            self._parts.engine(process, self._seen, one_commit=self.one_commit),
-            clock=process,
-            chance=process.chance,
-            observer=self,
-            settings=WorkerSettings(concurrency=self.disks.faults.random.randint(1, 4)),
-            name=process.name,
-        )
-        asked = False
-
-        def stop() -> None:
-            nonlocal asked
-            asked = True
-            worker.stop()
-
-        self._stops[process] = stop
-        process.tell("STARTS")
-        main = process.start(worker.run)
-        death = asyncio.create_task(process.death.wait())
-        await asyncio.wait({main, death}, return_when=asyncio.FIRST_COMPLETED)
-        death.cancel()
-        del self._stops[process]
-        if not process.is_dead:
-            error = main.exception()
-            if error is None and not asked:
-                self.disks.violated(f"{process.name} ended although nobody had asked it to")
-            if error is not None and not isinstance(error, InjectedError):
-                self.disks.violated(f"{process.name} ended with {error!r}")
-            process.kill(f"exits: {error!r}")
-        # Nothing that it still does has an effect; it must only not begin again.
-        worker._lanes._cancelling = True
-        await process.reap()
-
     # The client and the operator
 
-    async def _publish(self, office: Process) -> None:
+    async def _publish(self) -> None:
         dice = self.disks.faults.random
-        bus = FaultyBus(office, [])
-        publisher = Publisher(bus, office, office.chance)
+        bus: Any = FaultyBus(self.office, [])
+        publisher = Publisher(bus, self.office, self.office.chance)
         for number in range(dice.randint(3, 12)):
             name = f"order{number}"
             order = f"o{number - 1}" if dice.random() < 0.1 else f"o{number}"
@@ -188,7 +139,7 @@ class World:
             await asyncio.sleep(3 * dice.random() ** 4)
         self._published.set()
 
-    async def _operate(self, office: Process) -> None:
+    async def _operate(self) -> None:
         """Send letters again, now and then, as a person does."""
         dice = self.disks.faults.random
         while not self.disks.faults.is_over or not self._published.is_set():
@@ -200,12 +151,13 @@ class World:
                 if letter.requeues < _MOST_REQUEUES
             ]
             if letters:
-                await self._requeue(office, *dice.choice(letters))
+                await self._requeue(*dice.choice(letters))
 
-    async def _requeue(self, office: Process, queue: str, letter: Letter) -> None:
-        self.requeued[letter.letter_id] = again(letter, letter.queue)
-        engine = self._parts.engine(office, [], one_commit=self.one_commit)
-        desk = FailedQueues(engine, office, office.chance, who="the operator of a simulation")
+    async def _requeue(self, queue: str, letter: Letter) -> None:
+        generation = f"{letter.letter_id}.{letter.requeues + 1}"
+        self.requeued[letter.letter_id] = (letter.operation, generation)
+        engine = self._parts.engine(self.office, [], one_commit=self.one_commit)
+        desk = FailedQueues(engine, self.office, self.office.chance, who="an operator")
         # Even what was overtaken: the operator insists, and whatever is sent must come to an end.
         await _insist(partial(desk.requeue, queue, ids=[letter.letter_id], superseded=True))
 
@@ -215,7 +167,7 @@ class World:
         faults = self.disks.faults
         while not faults.is_over:
             await asyncio.sleep(8 * faults.random.random())
-            alive = [process for process in self._stops if not process.is_dead]
+            alive = [process for process in self.workers if not process.is_dead]
             if alive and faults.left > 0:
                 faults.left -= 1
                 self._strike(faults, faults.random.choice(alive))
@@ -234,7 +186,8 @@ class World:
                 asyncio.get_running_loop().call_later(late, process.kill, "zombie")
             case "stop":
                 process.tell("STOPS")
-                self._stops[process]()
+                self.asked.add(process)
+                self.workers[process].stop()
             case _ if self._seen:
                 delivery = faults.random.choice(self._seen)
                 self.disks.history.add("", "COPY", delivery.travel.operation[:8])
