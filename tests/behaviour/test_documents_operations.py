@@ -123,7 +123,9 @@ async def test_what_is_listed_is_what_is_counted(bench: Bench) -> None:
     assert sweeps["failed"] == ("leave", "backoff")
     assert sweeps["lost, scheduled"] == ("leave", "scheduled")
     due = {each.document_id: each.prospect.due for each in report.first_stuck}
-    assert due["lost"] == bench.trial.clock.now() < due["failed"] < due["lost, scheduled"]
+    assert due["lost"] == bench.trial.clock.now()
+    assert due["failed"] == bench.trial.clock.now() + timedelta(minutes=5)
+    assert due["lost, scheduled"] == bench.trial.clock.now() + HOUR
     sweeping = bench.trial.engine.sweeping
     assert sweeping is not None
     tally = await sweeping.candidates.tally(

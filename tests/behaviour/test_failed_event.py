@@ -27,8 +27,8 @@ async def refuse(event: Event, work: Work) -> None:
     raise ValueError("no such thing")
 
 
-async def told_of(sent: dict[str, Any], **settings: Any) -> tuple[list[Event], Trial]:
-    """Let an order fail; give what others are told, and the trial."""
+async def told_of(sent: dict[str, Any], **settings: Any) -> list[Event]:
+    """Let an order fail; give what others are told."""
     told: list[Event] = []
     orders, desk = Service("orders"), Service("desk")
     orders.on("OrderPlaced", failed="OrderFailed", **settings)(refuse)
@@ -41,7 +41,7 @@ async def told_of(sent: dict[str, Any], **settings: Any) -> tuple[list[Event], T
     await trial.publish("OrderPlaced", sent)
     await trial.run()
     assert len(await trial.letters("orders.failed")) == 1
-    return told, trial
+    return told
 
 
 async def test_the_function_is_given_the_event_and_the_usual_facts() -> None:
@@ -51,9 +51,7 @@ async def test_the_function_is_given_the_event_and_the_usual_facts() -> None:
         given.append((event, facts))
         return {"order": event.data.order, "why": facts["error_message"]}
 
-    told, _ = await told_of(
-        {"order": "a", "price": 3}, data=Order, dedup="order", failed_data=about
-    )
+    told = await told_of({"order": "a", "price": 3}, data=Order, dedup="order", failed_data=about)
     ((event, facts),) = given
     assert (event.event_type, event.data) == ("OrderPlaced", Order("a", 3))
     assert facts == {
@@ -70,7 +68,7 @@ async def test_the_data_may_be_a_struct_and_the_event_is_given_as_it_came() -> N
     def about(event: Event, facts: dict[str, Any]) -> OrderFailed:
         return OrderFailed(event.data["price"], facts["error_type"], facts["retry_count"])
 
-    told, _ = await told_of({"order": "a", "price": "much"}, data=Order, failed_data=about)
+    told = await told_of({"order": "a", "price": "much"}, data=Order, failed_data=about)
     assert [each.data for each in told] == [{"order": "much", "why": "ValidationError", "tries": 1}]
 
 
@@ -93,7 +91,7 @@ async def test_if_it_cannot_make_the_data_the_usual_is_published_and_the_error_i
     about: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.ERROR, logger="headway"):
-        told, _ = await told_of({"order": "a"}, dedup="order", failed_data=about)
+        told = await told_of({"order": "a"}, dedup="order", failed_data=about)
     (event,) = told
     assert set(event.data) == USUAL | {"order"}
     (line,) = [each for each in caplog.records if "failed_data=" in each.getMessage()]

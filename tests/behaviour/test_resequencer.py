@@ -2,8 +2,8 @@
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -64,14 +64,6 @@ class Bench:
             watchers=[self],
             **{"together": False, **given},
         )
-
-    @asynccontextmanager
-    async def looking(self, worker: BatchResequencer, **often: Any) -> AsyncIterator[None]:
-        """Have a worker check what is due inside the block."""
-        running = asyncio.create_task(worker.run(**often))
-        yield
-        worker.stop()
-        await running
 
 
 @pytest.fixture

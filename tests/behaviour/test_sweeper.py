@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from headway import Lifecycle, Service
 from headway.facts import DocumentGivenUp, Skip, Status
 from headway.testing.ports import moment, sweep_operation, sweep_run
 from tests.behaviour.sweeps import (
@@ -114,27 +113,6 @@ async def test_when_a_document_is_due(yard: Yard) -> None:
     ended = await yard.sweep(chunking())
     assert ended.status is Status.SUCCESS
     assert sorted(await yard.sent_ids()) == sorted(due)
-
-
-async def test_a_flag_says_what_is_processed_where_no_status_does(quick: Yard) -> None:
-    service = Service("embedding", lifecycles=[Lifecycle("chunks", flag="embedded")])
-
-    @service.on("ChunksPrepared", documents=("chunks", "chunk_ids"))
-    async def embed(event: Any, work: Any) -> None: ...
-
-    tried = {"embedded": False, "attemptCount": 1, "lastAttemptTime": quick.ago(2 * HOUR)}
-    failed = {**tried, "lastFailedAt": quick.ago(HOUR)}
-    await quick.put(
-        "chunks",
-        {"_id": "done", "embedded": True},
-        {"_id": "failed", **failed},
-        {"_id": "in hand", **tried},
-        {"_id": "spent", **failed, "attemptCount": 5},
-    )
-    ended = await quick.sweep(service)
-    ids = [data_of(each)["chunk_ids"] for each in await quick.sent("embedding.chunks.prepared")]
-    assert (ids, ended.collections[0].given_up) == ([["failed"]], 1)
-    assert (await quick.get("chunks", "spent"))["status"] == "failed_max_retries"
 
 
 async def test_every_counter_is_there_from_the_first_run_on_and_processes_add_up(
