@@ -6,6 +6,7 @@ An upsert would hide that something was applied twice; these two effects do not.
 import asyncio
 import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from typing import Any, Protocol
 
 import asyncpg
@@ -20,48 +21,43 @@ TABLES = (
 )
 
 
+Before = Callable[[], None] | None
+
+
 class Engine(Protocol):
     """A database reached by one driver."""
 
     url: str
 
+    def connect(self) -> Any: ...
+
     async def prepare(self) -> None: ...
 
-    async def store(
-        self, operation: str, *, before: Callable[[], None] | None = None, **options: Any
-    ) -> Any:
-        """Store one operation; `before` runs inside the body, before its statements."""
+    async def execute(self, *statements: str) -> None: ...
+
+    async def store(self, operation: str, *, before: Before = None, **options: Any) -> Any:
+        """Store one operation; `before` runs inside the callback, before its statements."""
         ...
 
     async def rows(self, statement: str) -> list[tuple[Any, ...]]: ...
 
 
-class Asyncpg:
+class Postgres:
+    """What the drivers of PostgreSQL share: tables are made and read by asyncpg."""
+
     def __init__(self, url: str) -> None:
         self.url = url
         self.timeout = 60.0
 
-    def connect(self) -> Any:
-        return asyncpg.connect(self.url, command_timeout=self.timeout)
-
-    async def prepare(self) -> None:
-        connection = await self.connect()
-        for statement in TABLES:
+    async def execute(self, *statements: str) -> None:
+        connection = await asyncpg.connect(self.url)
+        for statement in statements:
             await connection.execute(statement)
         await connection.close()
-        await create_operations_table(self.connect)
 
-    async def store(
-        self, operation: str, *, before: Callable[[], None] | None = None, **options: Any
-    ) -> Any:
-        async def body(connection: Any) -> str:
-            if before:
-                before()
-            await connection.execute("insert into effects values ($1, 'x')", operation)
-            await connection.execute("update counters set total = total + 1 where name = 'all'")
-            return f"stored {operation}"
-
-        return await run_transaction(self.connect, body, operation_id=operation, **options)
+    async def prepare(self) -> None:
+        await self.execute(*TABLES)
+        await create_operations_table(lambda: asyncpg.connect(self.url))
 
     async def rows(self, statement: str) -> list[tuple[Any, ...]]:
         connection = await asyncpg.connect(self.url)
@@ -71,20 +67,30 @@ class Asyncpg:
             await connection.close()
 
 
-class PsycopgAsync:
-    def __init__(self, url: str) -> None:
-        self.url = url
+class Asyncpg(Postgres):
+    def connect(self) -> Any:
+        return asyncpg.connect(self.url, command_timeout=self.timeout)
 
+    async def store(self, operation: str, *, before: Before = None, **options: Any) -> Any:
+        async def body(connection: Any) -> str:
+            if before:
+                before()
+            await connection.execute("insert into effects values ($1, 'x')", operation)
+            await connection.execute("update counters set total = total + 1 where name = 'all'")
+            return f"stored {operation}"
+
+        return await run_transaction(self.connect, body, operation_id=operation, **options)
+
+
+class PsycopgAsync(Postgres):
     def connect(self) -> Any:
         return psycopg.AsyncConnection.connect(self.url)
 
     async def prepare(self) -> None:
-        await Asyncpg(self.url).prepare()
+        await super().prepare()
         await create_operations_table(self.connect)  # again, by this driver: it must not mind
 
-    async def store(
-        self, operation: str, *, before: Callable[[], None] | None = None, **options: Any
-    ) -> Any:
+    async def store(self, operation: str, *, before: Before = None, **options: Any) -> Any:
         async def body(connection: Any) -> str:
             if before:
                 before()
@@ -94,27 +100,19 @@ class PsycopgAsync:
 
         return await run_transaction(self.connect, body, operation_id=operation, **options)
 
-    async def rows(self, statement: str) -> list[tuple[Any, ...]]:
-        return await Asyncpg(self.url).rows(statement)
-
 
 class Synchronous:
     """What the two sync drivers share: the work is done in a thread."""
 
-    url: str
     mark = "%s"
 
     def connect(self) -> Any:
         raise NotImplementedError
 
-    async def store(
-        self, operation: str, *, before: Callable[[], None] | None = None, **options: Any
-    ) -> Any:
+    async def store(self, operation: str, *, before: Before = None, **options: Any) -> Any:
         return await asyncio.to_thread(self.store_now, operation, before=before, **options)
 
-    def store_now(
-        self, operation: str, *, before: Callable[[], None] | None = None, **options: Any
-    ) -> Any:
+    def store_now(self, operation: str, *, before: Before = None, **options: Any) -> Any:
         def body(connection: Any) -> str:
             if before:
                 before()
@@ -125,19 +123,13 @@ class Synchronous:
         return run_transaction(self.connect, body, operation_id=operation, **options)
 
 
-class Psycopg(Synchronous):
-    def __init__(self, url: str) -> None:
-        self.url = url
-
+class Psycopg(Synchronous, Postgres):
     def connect(self) -> Any:
         return psycopg.connect(self.url)
 
     async def prepare(self) -> None:
-        await Asyncpg(self.url).prepare()
+        await super().prepare()
         create_operations_table(self.connect)
-
-    async def rows(self, statement: str) -> list[tuple[Any, ...]]:
-        return await Asyncpg(self.url).rows(statement)
 
 
 class Sqlite(Synchronous):
@@ -149,19 +141,24 @@ class Sqlite(Synchronous):
     def connect(self) -> Any:
         return sqlite3.connect(self.url, timeout=0)
 
+    async def execute(self, *statements: str) -> None:
+        with closing(self.connect()) as connection:
+            for statement in statements:
+                connection.execute(statement)
+            connection.commit()
+
     async def prepare(self) -> None:
-        connection = self.connect()
-        connection.execute("pragma journal_mode = wal")
-        for statement in TABLES:
-            connection.execute(statement)
-        connection.commit()
-        connection.close()
+        await self.execute("pragma journal_mode = wal", *TABLES)
         create_operations_table(self.connect)
         create_operations_table(self.connect)
 
     async def rows(self, statement: str) -> list[tuple[Any, ...]]:
-        connection = self.connect()
-        try:
+        with closing(self.connect()) as connection:
             return list(connection.execute(statement))
-        finally:
-            connection.close()
+
+
+KINDS: dict[str, Callable[[str], Engine]] = {
+    "asyncpg": Asyncpg,
+    "psycopg": Psycopg,
+    "psycopg-async": PsycopgAsync,
+}

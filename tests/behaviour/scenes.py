@@ -1,13 +1,17 @@
 """What the tests of services have in common."""
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
 from headway import Event, Service, Work
-from headway.adapters.memory.bus import MemoryBus
-from headway.testing.engines import Worker
-from headway.testing.ports import Bus, Travel, encode
+from headway.operations import Letter
+from headway.settings import WorkerSettings
+from headway.testing.engines import Worker, memory_engine
+from headway.testing.ports import Travel, encode
 from headway.testing.trial import Trial
 
 SECOND = timedelta(seconds=1)
@@ -47,20 +51,57 @@ def failing(*failures: BaseException, **trial_settings: Any) -> tuple[Failing, T
     return handler, trial
 
 
+def trial_of(
+    handler: Callable[..., Any], settings: WorkerSettings | None = None, **options: Any
+) -> Trial:
+    """Give a trial of a service `orders` whose handler of `OrderPlaced` this is."""
+    orders = Service("orders")
+    orders.on("OrderPlaced", **options)(handler)
+    return Trial(orders, settings=settings)
+
+
+async def ran(handler: Callable[..., Any], *events: Any, **options: Any) -> Trial:
+    """Run such a service over events with these data, or over one; their ids are e1, e2, ..."""
+    trial = trial_of(handler, **options)
+    for number, data in enumerate(events or [None], 1):
+        await trial.publish("OrderPlaced", data, event_id=f"e{number}")
+    await trial.run()
+    await assert_all_is_accounted_for(trial)
+    return trial
+
+
 def lost(times: int) -> list[BaseException]:
     """Give errors of the infrastructure."""
     return [ConnectionResetError(f"reset {n}") for n in range(times)]
 
 
-def bus_of(worker: Worker) -> Bus:
-    return worker._engine.bus
-
-
 def crash(trial: Trial, worker: Worker) -> None:
     """Let the process of a worker die: whatever it still does has no effect."""
-    bus = bus_of(worker)
-    assert isinstance(bus, MemoryBus)
+    bus: Any = worker._engine.bus
     trial.state.crash(bus)
+
+
+@asynccontextmanager
+async def worker_on(
+    trial: Trial, settings: WorkerSettings | None = None, /, **ports: Any
+) -> AsyncIterator[Worker]:
+    """Run a worker on an engine of which some ports are replaced."""
+    engine = memory_engine(trial.clock, trial.chance, trial.state)
+    given = {name: make(getattr(engine, name)) for name, make in ports.items()}
+    worker = Worker(
+        trial.services,
+        replace(engine, **given),
+        clock=trial.clock,
+        chance=trial.chance,
+        observer=trial.facts,
+        settings=settings,
+    )
+    task = asyncio.create_task(worker.run())
+    try:
+        yield worker
+    finally:
+        worker.stop()
+        await task
 
 
 async def until(trial: Trial, holds: Callable[[], bool], at_most: timedelta = LONG) -> None:
@@ -81,8 +122,14 @@ def redeliver(
 
 
 async def reasons(trial: Trial, queue: str = "orders.failed") -> list[str]:
-    """Say why each letter was written."""
+    """Say why each dead letter was written."""
     return [letter.abandoned_reason for letter in await trial.letters(queue)]
+
+
+async def only_letter(trial: Trial, queue: str = "orders.failed") -> Letter:
+    """Give the one dead letter that there is."""
+    (letter,) = await trial.letters(queue)
+    return letter
 
 
 async def assert_all_is_accounted_for(trial: Trial) -> None:

@@ -4,6 +4,8 @@ import asyncio
 import re
 from datetime import timedelta
 
+import pytest
+
 from headway import Event, Service, Work
 from headway.facts import DeadLettered, EventRetryScheduled, LeaseLost, Processed, SuspectBegun
 from headway.settings import WorkerSettings
@@ -12,6 +14,7 @@ from tests.behaviour.scenes import (
     SECOND,
     assert_all_is_accounted_for,
     crash,
+    only_letter,
     reasons,
     until,
 )
@@ -98,22 +101,6 @@ async def test_a_suspect_begins_when_those_that_run_already_have_ended() -> None
 
 
 async def test_two_begins_without_an_end_are_a_crash_loop() -> None:
-    scene = Scene()
-    await scene.trial.publish("OrderPlaced", event_id="bad")
-    for _ in range(4):
-        await scene.die()
-    await scene.trial.run()
-    assert scene.begun == ["bad"] * 4
-    (letter,) = await scene.trial.letters("orders.failed")
-    assert (letter.abandoned_reason, letter.error_type) == ("crash_loop", "CrashLoopError")
-    assert re.search(r"2 of them while test_crashes\.py:\d+ \S+ ran it alone", letter.last_error)
-    assert "was stopped while the handler blocked the event loop" in letter.last_error
-    assert "4 times" in letter.last_error
-    assert [fact.reason for fact in scene.trial.facts.of(DeadLettered)] == ["crash_loop"]
-    await assert_all_is_accounted_for(scene.trial)
-
-
-async def test_the_neighbours_of_a_crash_loop_are_done_without_a_failure() -> None:
     scene = Scene(concurrency=2)
     await scene.trial.publish("OrderPlaced", event_id="bad")
     for n in range(30):
@@ -121,8 +108,12 @@ async def test_the_neighbours_of_a_crash_loop_are_done_without_a_failure() -> No
     for _ in range(4):
         await scene.die()
     await scene.trial.run()
-    assert len(await scene.done()) == 30
-    assert await reasons(scene.trial) == ["crash_loop"]
+    assert scene.deaths == 4
+    letter = await only_letter(scene.trial)
+    assert (letter.abandoned_reason, letter.error_type) == ("crash_loop", "CrashLoopError")
+    assert re.search(r"\b4 times\b.*\b2 .*test_crashes\.py:\d+ ", letter.last_error)
+    assert [fact.reason for fact in scene.trial.facts.of(DeadLettered)] == ["crash_loop"]
+    assert len(await scene.done()) == 30, "its neighbours"
     assert scene.trial.facts.of(EventRetryScheduled) == []
     await assert_all_is_accounted_for(scene.trial)
 
@@ -169,7 +160,8 @@ async def test_a_suspect_that_fails_in_the_usual_way_is_a_suspect_no_more() -> N
     assert len(trial.facts.of(SuspectBegun)) == 1
 
 
-async def test_whoever_lost_its_lease_has_no_effect() -> None:
+@pytest.mark.parametrize("fails", [False, True])
+async def test_whoever_lost_its_lease_has_no_effect(*, fails: bool) -> None:
     go_on = asyncio.Event()
     runs: list[int] = []
     orders, shipping = Service("orders"), Service("shipping")
@@ -181,6 +173,8 @@ async def test_whoever_lost_its_lease_has_no_effect() -> None:
         work.publish("OrderShipped")
         if len(runs) == 1:
             await go_on.wait()
+            if fails:
+                raise ValueError
 
     @shipping.on("OrderShipped")
     async def ship(event: Event, work: Work) -> None:
@@ -197,31 +191,7 @@ async def test_whoever_lost_its_lease_has_no_effect() -> None:
     assert runs == [1, 1]
     assert await trial.documents("counts") == [{"_id": "all", "n": 1}, {"_id": "shipped", "n": 1}]
     assert sum(len(fact.seconds) for fact in trial.facts.of(Processed)) == 2
-
-
-async def test_a_failure_after_the_lease_was_lost_is_not_counted() -> None:
-    runs: list[int] = []
-    fail = asyncio.Event()
-    orders = Service("orders")
-
-    @orders.on("OrderPlaced")
-    async def handle(event: Event, work: Work) -> None:
-        runs.append(work.attempt)
-        if len(runs) == 1:
-            await fail.wait()
-            raise ValueError
-
-    trial = Trial(orders)
-    await trial.publish("OrderPlaced")
-    async with trial.running() as late:
-        await until(trial, lambda: runs == [1])
-        crash(trial, late)
-        fail.set()
-        await until(trial, lambda: bool(trial.facts.of(LeaseLost)), at_most=SECOND)
-    await trial.run()
-    assert runs == [1, 1]
     assert await reasons(trial) == []
-    assert trial.facts.of(DeadLettered) == []
 
 
 # Stopping
@@ -253,33 +223,23 @@ class Slow:
     async def stop_after_the_first_two_began(self, events: int = 10) -> None:
         for n in range(events):
             await self.trial.publish("OrderPlaced", event_id=f"e{n}")
-        async with self.trial.running():
+        async with self.trial.running() as worker:
             await until(self.trial, lambda: len(self.begun) == 2)
+            worker.stop()  # and once more at the end: twice is once
 
 
 async def test_a_worker_told_to_stop_finishes_what_runs_and_begins_nothing_new() -> None:
     slow = Slow(5)
+    start = slow.trial.clock.now()
     await slow.stop_after_the_first_two_began()
+    assert slow.trial.clock.now() - start < timedelta(seconds=7)
     assert slow.begun == slow.ended == ["e0", "e1"]
     (queue,) = (await slow.trial.count()).queues
     assert (queue.ready, queue.leased, queue.delayed) == (8, 0, 0)
-    assert (await slow.trial.count()).done == 2
-
-
-async def test_what_was_handed_back_has_no_mark_of_it() -> None:
-    slow = Slow(5)
-    await slow.stop_after_the_first_two_began()
     for item in slow.trial.state.items.values():
         assert (item.returns, item.begins, item.travel.failures) == (0, 0, 0)
     await slow.trial.run()
     assert sorted(slow.ended) == [f"e{n}" for n in range(10)]
-
-
-async def test_a_worker_that_stops_ends_as_soon_as_its_handlers_have() -> None:
-    slow = Slow(5)
-    start = slow.trial.clock.now()
-    await slow.stop_after_the_first_two_began()
-    assert slow.trial.clock.now() - start < timedelta(seconds=7)
 
 
 async def test_a_handler_that_outlasts_the_grace_is_cancelled_and_its_event_handed_back() -> None:
@@ -306,13 +266,3 @@ async def test_a_suspect_that_is_handed_back_at_a_stop_has_its_begin_taken_back(
     (item,) = scene.trial.state.items.values()
     assert (item.returns, item.begins) == (2, 0)
     assert await reasons(scene.trial) == []
-
-
-async def test_stopping_twice_is_stopping_once() -> None:
-    slow = Slow(1)
-    await slow.trial.publish("OrderPlaced")
-    async with slow.trial.running() as worker:
-        await until(slow.trial, lambda: len(slow.begun) == 1)
-        worker.stop()
-        worker.stop()
-    assert len(slow.ended) == 1

@@ -1,7 +1,7 @@
 """A bad deploy pauses one event type; bad clients pause nothing."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -11,10 +11,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from headway import Event, PermanentError, RetryConfig, RetryPolicy, Service, Work
+from headway import Event, PermanentError, RetryConfig, Service, Work
 from headway.clock import Clock, SystemClock
 from headway.facts import DeadLettered, EventRetryScheduled, FloodChanged
-from headway.retrying import DEFAULT_CLASSIFIER, FloodRule, Stepped, Verdict, rules_for
+from headway.retrying import DEFAULT_CLASSIFIER, FloodRule, Verdict, rules_for
 from headway.testing.chance import Seeded
 from headway.testing.clock import VirtualClock
 from headway.testing.engines import (
@@ -55,6 +55,8 @@ class Shop:
         self._desk = open_engine()
         self._publisher = Publisher(self._desk.bus, clock, Seeded())
         self._published = 0
+        self.error: Exception | None = None
+        self.bad = ""
 
     @property
     def is_real(self) -> bool:
@@ -68,6 +70,17 @@ class Shop:
             self.tried.append(event.event_id)
             fails(event)
             self.done[event.event_id] = self.clock.now()
+
+    def fail(self, event: Event) -> None:
+        """Raise what the test said, and for one bad event always something."""
+        if self.error is not None:
+            raise self.error
+        if event.event_id == self.bad:
+            raise KeyError("its own")
+
+    async def publish_many(self, count: int) -> None:
+        for number in range(count):
+            await self.publish("OrderPlaced", {"number": number})
 
     async def publish(self, event_type: str, data: Any, *, body: bytes | None = None) -> str:
         if not self._published:
@@ -143,33 +156,15 @@ def in_memory() -> Shop:
     return Shop(lambda: memory_engine(clock, Seeded(), state), clock)
 
 
-def missing_number(event: Event) -> None:
-    event.data["number"]
-
-
 # Bad clients
 
 
-def bad_first() -> Iterator[bool]:
-    yield from [False] * 30
-    yield from [True] * 100
-
-
-def alternating() -> Iterator[bool]:
-    yield from [False, True] * 30
-    yield from [True] * 70
-
-
-def in_lumps() -> Iterator[bool]:
-    for _ in range(3):
-        yield from [True] * 20
-        yield from [False] * 10
-    yield from [True] * 40
-
-
-def bad_last() -> Iterator[bool]:
-    yield from [True] * 100
-    yield from [False] * 30
+MIXTURES = {
+    "bad first": [False] * 30 + [True] * 100,
+    "alternating": [False, True] * 30 + [True] * 70,
+    "in lumps": ([True] * 20 + [False] * 10) * 3 + [True] * 40,
+    "bad last": [True] * 100 + [False] * 30,
+}
 
 
 def refuse_by_data(shop: Shop) -> None:
@@ -179,20 +174,26 @@ def refuse_by_data(shop: Shop) -> None:
 def refuse_by_rule(shop: Shop) -> None:
     own = rules_for([DeclinedError], Verdict.PERMANENT, name="shop.declined")
     shop.service.classifier = DEFAULT_CLASSIFIER.before([own])
+    shop.on("OrderPlaced", decline_by(DeclinedError))
 
-    def decline(event: Event) -> None:
-        if "number" not in event.data:
-            raise DeclinedError
 
-    shop.on("OrderPlaced", decline)
+def refuse_by_a_table_in_other_words(shop: Shop) -> None:
+    table = next(rule for rule in DEFAULT_CLASSIFIER.rules if rule.name == "python.connection")
+    own = replace(table, verdict=Verdict.PERMANENT)
+    shop.service.classifier = DEFAULT_CLASSIFIER.before([own])
+    shop.on("OrderPlaced", decline_by(ConnectionError))
 
 
 def refuse_by_permanent_error(shop: Shop) -> None:
+    shop.on("OrderPlaced", decline_by(PermanentError))
+
+
+def decline_by(error: type[Exception]) -> Callable[[Event], None]:
     def decline(event: Event) -> None:
         if "number" not in event.data:
-            raise PermanentError
+            raise error
 
-    shop.on("OrderPlaced", decline)
+    return decline
 
 
 def refuse_by_missing_field(shop: Shop) -> None:
@@ -203,23 +204,28 @@ def refuse_by_malformed(shop: Shop) -> None:
     shop.on("OrderPlaced", lambda _: None)
 
 
-MIXTURES = [bad_first, alternating, in_lumps, bad_last]
 REFUSALS = [
     refuse_by_data,
     refuse_by_rule,
+    refuse_by_a_table_in_other_words,
     refuse_by_permanent_error,
     refuse_by_missing_field,
     refuse_by_malformed,
 ]
 
 
-@pytest.mark.parametrize("mixture", MIXTURES)
-@pytest.mark.parametrize("refuse", REFUSALS)
+@pytest.mark.parametrize(
+    ("refuse", "mixture"),
+    [
+        *((refuse, "bad first") for refuse in REFUSALS),
+        *((refuse_by_rule, mixture) for mixture in MIXTURES),
+    ],
+)
 async def test_no_good_event_waits_for_30_invalid_ones(
-    refuse: Callable[[Shop], None], mixture: Callable[[], Iterator[bool]]
+    refuse: Callable[[Shop], None], mixture: str
 ) -> None:
     shop = in_memory()
-    await publish_mixture(shop, refuse, mixture)
+    await publish_mixture(shop, refuse, MIXTURES[mixture])
     start = shop.clock.now()
     async with shop.running():
         await shop.until(lambda: len(shop.done) == 100 and shop.letters == 30)
@@ -228,47 +234,27 @@ async def test_no_good_event_waits_for_30_invalid_ones(
 
 
 async def publish_mixture(
-    shop: Shop, refuse: Callable[[Shop], None], mixture: Callable[[], Iterator[bool]]
+    shop: Shop, refuse: Callable[[Shop], None], mixture: Sequence[bool]
 ) -> None:
     refuse(shop)
     is_malformed = refuse is refuse_by_malformed
-    for number, is_good in enumerate(mixture()):
+    for number, is_good in enumerate(mixture):
         body = b"!" if is_malformed and not is_good else None
         data = {"number": number} if is_good else {}
         await shop.publish("OrderPlaced", data, body=body)
 
 
-@pytest.mark.parametrize("refuse", [refuse_by_data, refuse_by_rule])
-async def test_30_invalid_events_pause_nothing_on_any_engine(
-    shop: Shop, refuse: Callable[[Shop], None]
-) -> None:
-    await publish_mixture(shop, refuse, bad_first)
+async def test_30_invalid_events_pause_nothing_on_any_engine(shop: Shop) -> None:
+    await publish_mixture(shop, refuse_by_data, MIXTURES["bad first"])
     async with shop.running():
         await shop.until(lambda: len(shop.done) == 100 and shop.letters == 30)
-    assert shop.paused == []
-
-
-async def test_a_rule_of_ones_own_that_repeats_a_table_in_other_words_is_ones_own() -> None:
-    shop = in_memory()
-    table = next(rule for rule in DEFAULT_CLASSIFIER.rules if rule.name == "python.connection")
-    shop.service.classifier = DEFAULT_CLASSIFIER.before([replace(table, verdict=Verdict.PERMANENT)])
-
-    def refused(event: Event) -> None:
-        raise ConnectionError
-
-    shop.on("OrderPlaced", refused)
-    for number in range(30):
-        await shop.publish("OrderPlaced", {"number": number})
-    async with shop.running():
-        await shop.until(lambda: shop.letters == 30)
     assert shop.paused == []
 
 
 async def test_a_function_of_the_service_that_names_the_work_may_be_a_bad_deploy() -> None:
     shop = in_memory()
     shop.on("OrderPlaced", lambda _: None, dedup=lambda event: str(event.data["no such field"]))
-    for number in range(30):
-        await shop.publish("OrderPlaced", {"number": number})
+    await shop.publish_many(30)
     async with shop.running():
         await shop.until(lambda: shop.paused == [("OrderPlaced", True)])
 
@@ -277,67 +263,46 @@ async def test_a_function_of_the_service_that_names_the_work_may_be_a_bad_deploy
 
 
 async def test_a_bad_deploy_pauses_its_event_type_and_no_other(shop: Shop) -> None:
-    is_bad = True
-
-    def deployed(event: Event) -> None:
-        if is_bad:
-            missing_number(event)
-
-    shop.on("OrderPlaced", deployed)
+    shop.on("OrderPlaced", shop.fail)
     shop.on("OrderPaid", lambda _: None)
-    for number in range(100):
+    shop.error = KeyError("a bad deploy")
+    for _ in range(100):
         await shop.publish("OrderPlaced", {})
-        await shop.publish("OrderPaid", {"number": number})
+        await shop.publish("OrderPaid", {})
     async with shop.running() as worker:
         await shop.until(lambda: len(shop.done) == 100)
         assert {event_type for event_type, _ in shop.paused} == {"OrderPlaced"}
         assert shop.paused[-1] == ("OrderPlaced", True)
         assert shop.letters < 60
-        is_bad = False
+        shop.error = None
         worker.reload(RetryConfig())
         await shop.until(lambda: len(shop.done) + shop.letters == 200)
     assert shop.paused[-1] == ("OrderPlaced", False)
 
 
-async def test_good_events_pass_behind_many_bad_ones(shop: Shop) -> None:
-    shop.on("OrderPlaced", missing_number)
-    for number in range(170):
-        await shop.publish("OrderPlaced", {"number": number} if number >= 120 else {})
-    async with shop.running():
-        await shop.until(lambda: len(shop.done) == 50, at_most=30 * SECOND)
-        await shop.until(lambda: shop.letters == 120)
+@asynccontextmanager
+async def paused(count: int, **options: Any) -> AsyncIterator[tuple[Shop, Worker]]:
+    """Have a worker whose event type pauses, because every one of these events fails."""
+    shop = in_memory()
+    shop.on("OrderPlaced", shop.fail, **options)
+    shop.error = KeyError("a bad deploy")
+    await shop.publish_many(count)
+    async with shop.running() as worker:
+        await shop.until(lambda: bool(shop.paused))
+        yield shop, worker
 
 
 async def test_when_the_cause_is_gone_good_events_pass_a_bad_one_at_the_head() -> None:
-    shop = in_memory()
-    is_down = True
-
-    def call(event: Event) -> None:
-        if is_down or event.event_id == bad:
-            raise KeyError("the answer of a partner lacks a field")
-
-    shop.on("OrderPlaced", call)
-    for _ in range(20):
-        await shop.publish("OrderPlaced", {})
-    async with shop.running():
-        await shop.until(lambda: shop.paused == [("OrderPlaced", True)])
-        bad = await shop.publish("OrderPlaced", {})
-        is_down = False
-        start = shop.clock.now()
-        for _ in range(20):
-            await shop.publish("OrderPlaced", {})
+    async with paused(20) as (shop, _):
+        shop.bad = await shop.publish("OrderPlaced", {})
+        shop.error = None
+        await shop.publish_many(20)
         await shop.until(lambda: len(shop.done) == 20, at_most=5 * SECOND)
-    assert max(shop.done.values()) - start < 5 * SECOND
     assert shop.letters == 21
 
 
 async def test_probes_are_few_and_take_different_events() -> None:
-    shop = in_memory()
-    shop.on("OrderPlaced", missing_number)
-    for _ in range(500):
-        await shop.publish("OrderPlaced", {})
-    async with shop.running():
-        await shop.until(lambda: bool(shop.paused))
+    async with paused(500) as (shop, _):
         first = FloodRule().at_least
         await shop.clock.wait(MINUTE)
         assert len(shop.tried) - first == 10, "five at once, then after 1, 3, 7, 15 and 31 seconds"
@@ -349,69 +314,48 @@ async def test_probes_are_few_and_take_different_events() -> None:
     assert places != sorted(places), "they are not those at the head"
 
 
-async def test_refused_events_at_the_head_cost_no_probe() -> None:
-    shop = in_memory()
-    is_bad = True
-
-    def deployed(event: Event) -> None:
-        if is_bad:
-            raise TypeError
-
-    shop.on("OrderPlaced", deployed, data=Order)
-    for number in range(20):
-        await shop.publish("OrderPlaced", {"number": number})
-    async with shop.running():
-        await shop.until(lambda: bool(shop.paused))
-        await shop.clock.wait(10 * MINUTE)
-        is_bad = False
-        for _ in range(50):
-            await shop.publish("OrderPlaced", {"number": "none"})
-        await shop.publish("OrderPlaced", {"number": 1})
-        await shop.until(lambda: bool(shop.done), at_most=2 * SECOND)
-        await shop.until(lambda: shop.letters == 70)
-
-
 async def test_an_answer_of_the_handler_ends_a_pause() -> None:
-    shop = in_memory()
-    own = rules_for([DeclinedError], Verdict.PERMANENT, name="shop.declined")
-    shop.service.classifier = DEFAULT_CLASSIFIER.before([own])
-    error: Exception = KeyError("a bad deploy")
-
-    def call(event: Event) -> None:
-        raise error
-
-    shop.on("OrderPlaced", call)
-    for number in range(60):
-        await shop.publish("OrderPlaced", {"number": number})
-    async with shop.running():
-        await shop.until(lambda: bool(shop.paused))
-        error = DeclinedError("that card")
+    async with paused(60) as (shop, _):
+        shop.error = PermanentError("that card")
         await shop.until(lambda: shop.letters == 60, at_most=5 * SECOND)
     assert shop.paused == [("OrderPlaced", True), ("OrderPlaced", False)]
 
 
-async def test_a_pause_costs_no_event_its_time_to_live() -> None:
+async def test_a_type_can_pause_a_second_time() -> None:
+    async with paused(100) as (shop, _):
+        for published in (100, 200):
+            shop.error = None
+            while len(shop.done) + shop.letters < published:
+                await shop.clock.wait(SECOND)
+            assert shop.paused[-1] == ("OrderPlaced", False)
+            await shop.clock.wait(2 * MINUTE)
+            shop.error = KeyError("bad again")
+            await shop.publish_many(100)
+            await shop.until(lambda: shop.paused[-1] == ("OrderPlaced", True))
+
+
+async def test_a_busy_service_that_turns_bad_does_not_pour_out_all_that_it_has_taken() -> None:
     shop = in_memory()
-    shop.service.transient = RetryPolicy(
-        max_attempts=3, backoff=Stepped(steps=(5 * SECOND,)), ttl=30 * MINUTE
-    )
-    error: Exception | None = KeyError("a bad deploy")
-
-    def call(event: Event) -> None:
-        if error is not None:
-            raise error
-
-    shop.on("OrderPlaced", call)
-    for number in range(200):
-        await shop.publish("OrderPlaced", {"number": number})
-    async with shop.running() as worker:
+    shop.on("OrderPlaced", shop.fail)
+    await shop.publish_many(1000)
+    async with shop.running():
+        await shop.until(lambda: len(shop.done) == 1000)
+        await shop.clock.wait(2 * MINUTE)
+        shop.error = ValueError("a bad producer")
+        await shop.publish_many(500)
         await shop.until(lambda: bool(shop.paused))
+        await shop.clock.wait(30 * SECOND)
+        assert shop.letters < 100
+
+
+async def test_a_pause_costs_no_event_its_time_to_live() -> None:
+    async with paused(200) as (shop, worker):
         await shop.clock.wait(60 * MINUTE)
         before = shop.letters
-        error = RuntimeError("a fault of its own")
+        shop.error = RuntimeError("a fault of its own")
         worker.reload(RetryConfig())
         await shop.clock.wait(2 * SECOND)
         assert len(shop.facts.of(EventRetryScheduled)) == 200 - before
-        error = None
+        shop.error = None
         await shop.until(lambda: len(shop.done) == 200 - before)
     assert shop.letters == before

@@ -1,20 +1,13 @@
 """Every run of a handler gets its event as it was published, whatever earlier runs did to it."""
 
-import asyncio
-from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
 from headway import BlockingWork, Event, Lifecycle, Service, Work
-from headway.clock import SystemChance, SystemClock
-from headway.facts import DeadLettered
-from headway.testing.engines import Publisher, Worker, sqlite_engine
-from headway.testing.facts import Recorder
 from headway.testing.trial import Trial
-from tests.behaviour.scenes import assert_all_is_accounted_for
+from tests.behaviour.scenes import assert_all_is_accounted_for, only_letter
 
 
 class Order(msgspec.Struct):
@@ -38,18 +31,12 @@ class Shop:
             **settings,
         }
 
-    def coroutine(self) -> Service:
-        async def take(event: Event, work: Work) -> None:
+    def with_handler(self, kind: str) -> Service:
+        async def coroutine(event: Event, work: Work) -> None:
             self._take(event, work)
 
-        self.service.on("OrderPlaced", **self.settings)(take)
-        return self.service
-
-    def function(self) -> Service:
-        def take(event: Event, work: BlockingWork) -> None:
-            self._take(event, work)
-
-        self.service.on("OrderPlaced", **self.settings)(take)
+        handler: Any = self._take if kind == "plain" else coroutine
+        self.service.on("OrderPlaced", **self.settings)(handler)
         return self.service
 
     def _take(self, event: Event, work: Work | BlockingWork) -> None:
@@ -68,13 +55,13 @@ class Shop:
 ORDER = {"order": "a", "items": ["pie"]}
 
 
-@pytest.mark.parametrize("kind", ["coroutine", "function"])
+@pytest.mark.parametrize("kind", ["coroutine", "plain"])
 @pytest.mark.parametrize("data", [None, Order], ids=["dict", "struct"])
 async def test_a_rerun_after_a_lost_commit_gets_the_event_as_it_was_published(
     kind: str, data: type | None
 ) -> None:
     shop = Shop(2, data=data)
-    trial = Trial(getattr(shop, kind)())
+    trial = Trial(shop.with_handler(kind))
     await trial.put("orders", {"_id": "a", "status": "pending"})
     await trial.put("stock", {"_id": "s", "left": 1})
     await trial.publish("OrderPlaced", ORDER)
@@ -86,43 +73,11 @@ async def test_a_rerun_after_a_lost_commit_gets_the_event_as_it_was_published(
     await assert_all_is_accounted_for(trial)
 
 
-async def test_on_sqlite_too(tmp_path: Path) -> None:
-    shop, clock, chance = Shop(2, documents=None), SystemClock(), SystemChance()
-    service = shop.coroutine()
-
-    @service.on("StockCounted")
-    async def count(event: Event, work: Work) -> None:
-        work.documents("stock").insert_new({"_id": "s", "left": 1})
-
-    engine = sqlite_engine(tmp_path / "shop.db", clock, chance)
-    await engine.open(service.queues())
-    publisher = Publisher(engine.bus, clock, chance)
-    await publisher.publish("StockCounted")
-    await publisher.publish("OrderPlaced", ORDER)
-    facts = Recorder()
-    worker = Worker(
-        [service],
-        sqlite_engine(tmp_path / "shop.db", clock, chance),
-        clock=clock,
-        chance=chance,
-        observer=facts,
-    )
-    running = asyncio.create_task(worker.run())
-    while (await engine.places.depths()).waiting:
-        await clock.wait(timedelta(milliseconds=20))
-    worker.stop()
-    await running
-    await engine.close()
-    assert facts.of(DeadLettered) == []
-    assert shop.seen == [ORDER] * len(shop.seen)
-    assert len(shop.seen) > 2
-
-
 def _all(event: Event, facts: dict[str, Any]) -> dict[str, Any]:
     return {"order_was": event.data["order"], "items_were": event.data["items"], **facts}
 
 
-@pytest.mark.parametrize("kind", ["coroutine", "function"])
+@pytest.mark.parametrize("kind", ["coroutine", "plain"])
 async def test_the_failed_event_and_the_letter_tell_of_the_event_as_it_was_published(
     kind: str,
 ) -> None:
@@ -134,12 +89,12 @@ async def test_the_failed_event_and_the_letter_tell_of_the_event_as_it_was_publi
     async def watch(event: Event, work: Work) -> None:
         told.append(event.data)
 
-    trial = Trial(getattr(shop, kind)(), watching)
+    trial = Trial(shop.with_handler(kind), watching)
     await trial.put("orders", {"_id": "a", "status": "pending"})
     await trial.put("stock", {"_id": "s", "left": 1})
     await trial.publish("OrderPlaced", ORDER)
     await trial.run()
-    (letter,) = await trial.letters("orders.failed")
+    letter = await only_letter(trial)
     assert letter.error_type == "ConditionLostError"
     assert (letter.collection, list(letter.document_ids)) == ("orders", ["a"])
     assert letter.original_event["data"] == ORDER
@@ -181,6 +136,6 @@ async def test_a_type_that_refuses_the_same_data_later_ends_the_event_and_nothin
     await trial.publish("OrderPlaced", {"order": "a"})
     await trial.publish("OrderPaid", event_id="p")
     await trial.run()
-    (letter,) = await trial.letters("orders.failed")
+    letter = await only_letter(trial)
     assert "read before" in letter.last_error
     assert done == ["p"]

@@ -1,137 +1,112 @@
 """Reports of errors: beside the work, once each, and never at its price."""
 
-import gc
 import json
 import logging
 import threading
-import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from headway import ConfigurationError
-from headway.adapters.reporting.log import LogReporter
-from headway.adapters.reporting.silent import NoReporter
 from headway.logs import JsonFormatter, TerminalFormatter
 from headway.metrics import error_reporter
-from headway.runtime.reporting import Reporting
 
 SOON = timedelta(seconds=10)
+LOG = logging.getLogger("headway.errors")
 
 
-class Kept:
-    """Keeps reports; while it is shut, whoever reports to it has to wait."""
+class Shut(logging.Handler):
+    """A handler of the log of errors; while its gate is shut, a report has to wait."""
 
     def __init__(self) -> None:
-        self.reports: list[tuple[BaseException, Mapping[str, Any]]] = []
-        self.threads: set[threading.Thread] = set()
+        super().__init__()
+        self.records: list[logging.LogRecord] = []
+        self.threads: set[str] = set()
         self.gate = threading.Event()
         self.gate.set()
-        self.entered = threading.Event()
+        self.entered = threading.Semaphore(0)
+        self.error: BaseException | None = None
 
-    def report(self, error: BaseException, context: Mapping[str, Any]) -> None:
-        self.entered.set()
+    def emit(self, record: logging.LogRecord) -> None:
+        self.entered.release()
         self.gate.wait(10)
-        self.threads.add(threading.current_thread())
-        self.reports.append((error, context))
+        self.threads.add(threading.current_thread().name)
+        self.records.append(record)
+        if self.error is not None:
+            raise self.error
+
+    @property
+    def contexts(self) -> list[Any]:
+        return [vars(record)["context"] for record in self.records]
 
 
 @pytest.fixture
-def kept() -> Iterator[Kept]:
-    kept = Kept()
-    yield kept
-    kept.gate.set()
+def shut(monkeypatch: pytest.MonkeyPatch) -> Iterator[Shut]:
+    monkeypatch.setenv("ERROR_REPORTER_TYPE", "log")
+    shut = Shut()
+    LOG.addHandler(shut)
+    yield shut
+    shut.gate.set()
+    LOG.removeHandler(shut)
 
 
-def test_reports_are_sent_in_their_order_by_another_thread(kept: Kept) -> None:
-    reporting = Reporting(kept)
+def test_reports_are_sent_in_their_order_by_another_thread_once_for_each_exception(
+    shut: Shut,
+) -> None:
+    reporting: Any = error_reporter()
     errors = [ValueError(number) for number in range(50)]
     for number, error in enumerate(errors):
         reporting.report(error, {"number": number})
+        reporting.report(error, {"number": "again"})
     assert reporting.flush(SOON)
-    assert [error for error, _ in kept.reports] == errors
-    assert [context["number"] for _, context in kept.reports] == list(range(50))
-    (thread,) = kept.threads
-    assert thread is not threading.current_thread()
-    assert thread.daemon
+    assert [context["number"] for context in shut.contexts] == list(range(50))
+    assert threading.current_thread().name not in shut.threads
+    other: Any = error_reporter()
+    other.report(errors[0], {"number": "by another reporter"})
+    assert other.flush(SOON)
+    assert len(shut.records) == 51
 
 
-def test_one_exception_is_one_report_whoever_meets_it(kept: Kept) -> None:
-    reporting, error = Reporting(kept), KeyError("a")
-    reporting.report(error, {"where": "in the handler"})
-    reporting.report(error, {"where": "at the end"})
-    reporting.report(KeyError("a"), {"where": "another"})
-    assert reporting.flush(SOON)
-    assert [context["where"] for _, context in kept.reports] == ["in the handler", "another"]
-
-
-def test_two_reporters_both_hear_of_an_exception() -> None:
-    first, second, error = Kept(), Kept(), KeyError("a")
-    for kept in (first, second):
-        reporting = Reporting(kept)
-        reporting.report(error, {})
-        assert reporting.flush(SOON)
-    assert len(first.reports) == len(second.reports) == 1
-
-
-def test_a_reporter_that_hangs_holds_up_nobody_and_what_finds_no_room_is_counted(
-    kept: Kept, caplog: pytest.LogCaptureFixture
+def test_a_reporter_that_hangs_holds_up_no_work_and_what_finds_no_room_is_counted(
+    shut: Shut, caplog: pytest.LogCaptureFixture
 ) -> None:
-    kept.gate.clear()
-    reporting = Reporting(kept, room=3)
-    reporting.report(ValueError("in hand"), {})
-    assert kept.entered.wait(10)
-    errors = [ValueError(number) for number in range(10)]
+    shut.gate.clear()
+    reporting: Any = error_reporter()
+    context = {"attempt": 1}
+    reporting.report(ValueError("in hand"), context)
+    context["attempt"] = 2
+    assert shut.entered.acquire(timeout=10)
+    errors = [ValueError(number) for number in range(1010)]
     for error in errors:
         reporting.report(error, {})
-    assert reporting.dropped == 7
+    assert reporting.dropped == 10
     assert len([record for record in caplog.records if "dropped" in record.message]) == 1
     assert not reporting.flush(timedelta(milliseconds=10))
-    kept.gate.set()
+    shut.gate.set()
     assert reporting.flush(SOON)
-    assert len(kept.reports) == 4
+    assert len(shut.records) == 1001
+    assert shut.contexts[0] == {"attempt": 1}
     reporting.report(errors[-1], {})  # it was not reported, so it still can be
     assert reporting.flush(SOON)
-    assert len(kept.reports) == 5
-
-
-class Broken:
-    def report(self, *_: object) -> None:
-        raise RuntimeError("no network")
-
-
-def test_a_reporter_that_raises_breaks_nothing(caplog: pytest.LogCaptureFixture) -> None:
-    reporting = Reporting(Broken())
-    for number in range(3):
-        reporting.report(ValueError(number), {})
-    assert reporting.flush(SOON)
-    assert reporting.failed == 3
-    assert "failed" in caplog.records[0].message
-
-
-class Leaves:
-    """Ends its thread, as a reporter that calls sys.exit would."""
-
-    def __init__(self) -> None:
-        self.seen = threading.Semaphore(0)
-
-    def report(self, *_: object) -> None:
-        self.seen.release()
-        raise SystemExit
+    assert len(shut.records) == 1002
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-def test_a_thread_that_ended_is_started_again() -> None:
-    leaves = Leaves()
-    reporting = Reporting(leaves)
+@pytest.mark.parametrize("error", [RuntimeError("no network"), SystemExit()])
+def test_a_reporter_that_raises_breaks_nothing_and_goes_on(shut: Shut, error: Any) -> None:
+    shut.error = error
+    reporting: Any = error_reporter()
+    before = set(threading.enumerate())
     for number in range(3):
         reporting.report(ValueError(number), {})
-        assert leaves.seen.acquire(timeout=10)
-        thread = reporting._thread
-        assert thread is not None
-        thread.join(10)
+        assert shut.entered.acquire(timeout=10)
+        if isinstance(error, SystemExit):  # it ends the thread of reports, which has to come back
+            for thread in set(threading.enumerate()) - before:
+                thread.join(10)
+    assert reporting.flush(SOON)
+    assert len(shut.records) == 3
 
 
 class Unwilling(Exception):  # noqa: N818
@@ -147,144 +122,82 @@ class Hostile(dict[str, Any]):
         raise RuntimeError("not today")
 
 
-def test_hostile_exceptions_and_contexts_do_not_reach_the_work(kept: Kept) -> None:
-    reporting, unwilling = Reporting(kept), Unwilling()
-    reporting.report(unwilling, {})
-    reporting.report(unwilling, {})
-    reporting.report(ValueError(), Hostile())
-    reporting.report(ValueError(), None)  # type: ignore[arg-type]
+def test_hostile_exceptions_and_contexts_do_not_reach_the_work(shut: Shut) -> None:
+    reporting: Any = error_reporter()
+    for context in ({}, {}, Hostile(), None):
+        reporting.report(Unwilling("as it is"), context)
     assert reporting.flush(SOON)
-    assert kept.reports[0][0] is unwilling
-    assert len(kept.reports) <= 2
-
-
-def test_the_context_is_what_it_was_when_it_was_reported(kept: Kept) -> None:
-    kept.gate.clear()
-    reporting, context = Reporting(kept), {"attempt": 1}
-    reporting.report(ValueError(), context)
-    context["attempt"] = 2
-    kept.gate.set()
-    assert reporting.flush(SOON)
-    assert kept.reports[0][1] == {"attempt": 1}
-
-
-class Known(Exception):  # noqa: N818
-    """One that can be referred to weakly."""
-
-
-def test_a_report_that_was_sent_is_let_go() -> None:
-    reporting, error = Reporting(NoReporter()), Known()
-    gone = weakref.ref(error)
-    reporting.report(error, {})
-    assert reporting.flush(SOON)
-    del error
-    gc.collect()
-    assert gone() is None
-
-
-def test_without_reports_there_is_no_thread_and_nothing_to_wait_for() -> None:
-    reporting = Reporting(NoReporter())
-    assert reporting.flush(timedelta())
-    assert reporting._thread is None
-
-
-def test_the_log_gets_one_line_with_traceback_and_context(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    try:
-        raise_one()
-    except ValueError as error:
-        LogReporter().report(error, {"message": "taken", "event": {"a": 1}, "retry_count": 3})
-    (record,) = caplog.records
-    assert (record.name, record.levelno) == ("headway.errors", logging.ERROR)
-    assert record.getMessage() == "Error reported: ValueError: two\\nlines"
-    line = json.loads(JsonFormatter().format(record))
-    assert line["context"] == {"message": "taken", "event": {"a": 1}, "retry_count": 3}
-    assert line["error_type"] == "ValueError"
-    assert "raise_one" in line["traceback"]
-    assert "retry_count" in TerminalFormatter().format(record).splitlines()[0]
-
-
-def test_the_log_tells_no_password_whatever_its_formatter(caplog: pytest.LogCaptureFixture) -> None:
-    error = ValueError("401 from http://u:s3cret@host: Bearer s3cret1")
-    LogReporter().report(error, {"headers": {"X-Api-Key": "a s3cret"}})
-    (record,) = caplog.records
-    for formatter in (logging.Formatter(), JsonFormatter(), TerminalFormatter()):
-        assert "http://u:***@host: Bearer ***" in formatter.format(record)
-        assert "s3cret" not in formatter.format(record)
+    assert "Unwilling" in shut.records[0].getMessage()
+    assert len(shut.records) <= 3
 
 
 def raise_one() -> None:
-    raise ValueError("two\nlines")
-
-
-@pytest.mark.parametrize("given", ["noop", "NOOP"])
-def test_nobody_is_told_if_that_is_set(given: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ERROR_REPORTER_TYPE", given)
-    reporter = error_reporter()
-    assert isinstance(reporter, NoReporter)
-    reporter.report(ValueError(), {})
-
-
-def test_log_reports_to_the_log(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setenv("ERROR_REPORTER_TYPE", "log")
-    reporter = error_reporter()
-    assert isinstance(reporter, Reporting)
-    reporter.report(ValueError("a"), {})
-    assert reporter.flush(SOON)
-    assert [record.name for record in caplog.records] == ["headway.errors"]
-
-
-@pytest.mark.parametrize(
-    ("settings", "reporter"),
-    [
-        ({}, NoReporter),
-        ({"ERROR_REPORTER_URL": " "}, NoReporter),
-        ({"ERROR_REPORTER_TYPE": "noop", "ERROR_REPORTER_URL": "http://h/x"}, NoReporter),
-        ({"ERROR_REPORTER_TYPE": "http"}, Reporting),
-        ({"ERROR_REPORTER_URL": "http://h/x"}, Reporting),
-    ],
-    ids=["nothing", "empty address", "noop", "http", "address"],
-)
-def test_reports_are_sent_only_where_the_user_asked_for_them(
-    settings: dict[str, str], reporter: type, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("ERROR_REPORTER_TYPE")
-    for name, value in settings.items():
-        monkeypatch.setenv(name, value)
-    assert isinstance(error_reporter(), reporter)
+    raise ValueError("two\nlines from http://u:s3cret@host: Bearer s3cret1")
 
 
 @pytest.mark.parametrize(
     ("outcome", "level"),
     [("final", logging.ERROR), ("retrying", logging.WARNING), ("recovered", logging.INFO)],
 )
-def test_the_log_tells_final_failures_from_others(
-    outcome: str, level: int, caplog: pytest.LogCaptureFixture
+def test_the_log_gets_one_line_with_traceback_and_context_and_no_password(
+    outcome: str, level: int, shut: Shut, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level("INFO", "headway.errors")
-    LogReporter().report(ValueError("a"), {"outcome": outcome})
-    (record,) = caplog.records
+    caplog.set_level("INFO", LOG.name)
+    context = {"message": "taken", "retry_count": 3, "outcome": outcome}
+    reporting: Any = error_reporter()
+    try:
+        raise_one()
+    except ValueError as error:
+        reporting.report(error, {**context, "headers": {"X-Api-Key": "a s3cret"}})
+    assert reporting.flush(SOON)
+    (record,) = shut.records
     assert record.levelno == level
+    assert "\n" not in record.getMessage()
+    line = json.loads(JsonFormatter().format(record))
+    assert context.items() <= line["context"].items()
+    assert line["error_type"] == "ValueError"
+    assert "raise_one" in line["traceback"]
+    for formatter in (logging.Formatter(), JsonFormatter(), TerminalFormatter()):
+        assert "http://u:***@host: Bearer ***" in formatter.format(record)
+        assert "s3cret" not in formatter.format(record)
 
 
 @pytest.mark.parametrize(
-    ("settings", "why"),
+    ("settings", "is_sent"),
     [
-        ({"ERROR_REPORTER_TYPE": "sentry"}, "_TYPE='sentry'. Use one of: http, log, noop"),
+        ({}, False),
+        ({"ERROR_REPORTER_URL": " "}, False),
+        ({"ERROR_REPORTER_TYPE": "noop", "ERROR_REPORTER_URL": "http://h/x"}, False),
+        ({"ERROR_REPORTER_TYPE": "NOOP"}, False),
+        ({"ERROR_REPORTER_TYPE": "http"}, True),
+        ({"ERROR_REPORTER_URL": "http://h/x"}, True),
+    ],
+    ids=["nothing", "empty address", "noop", "NOOP", "http", "address"],
+)
+def test_reports_are_sent_only_where_the_user_asked_for_them(
+    settings: dict[str, str], *, is_sent: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("ERROR_REPORTER_TYPE")
+    for name, value in settings.items():
+        monkeypatch.setenv(name, value)
+    assert hasattr(error_reporter(), "flush") == is_sent
+
+
+@pytest.mark.parametrize(
+    ("settings", "decisive"),
+    [
+        ({"ERROR_REPORTER_TYPE": "sentry"}, "_TYPE='sentry'"),
         (
             {"ERROR_REPORTER_TYPE": "", "ERROR_REPORTER_URL": "localhost:8081"},
-            "ERROR_REPORTER_URL='\\*\\*\\*'.*use http://HOST:PORT/api/errors",
+            "ERROR_REPORTER_URL=",
         ),
     ],
     ids=["type", "address of the one that is meant if none is named"],
 )
 def test_what_cannot_be_used_is_refused(
-    settings: dict[str, str], why: str, monkeypatch: pytest.MonkeyPatch
+    settings: dict[str, str], decisive: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in settings.items():
         monkeypatch.setenv(name, value)
-    with pytest.raises(ConfigurationError, match=why):
+    with pytest.raises(ConfigurationError, match=decisive):
         error_reporter()

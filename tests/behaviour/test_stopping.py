@@ -1,30 +1,20 @@
 """A worker that stops gracefully keeps nothing back: what waits inside it is handed back too."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from pathlib import Path
-
-import pytest
+from typing import Any
 
 from headway import Event, Lifecycle, Service, Work
 from headway.clock import SystemChance, SystemClock
-from headway.testing.engines import (
-    Publisher,
-    State,
-    Worker,
-    sqlite_engine,
-    sqlite_store,
-    with_store,
-)
+from headway.testing.engines import Publisher, Worker, sqlite_engine
 from headway.testing.facts import Recorder
-from headway.testing.ports import Engine
 from headway.testing.trial import Trial
 from tests.behaviour.scenes import assert_all_is_accounted_for, until
-from tests.engines.pairs.harnesses import bus_parts
 
 LEASE = timedelta(minutes=10)
-MOMENT = timedelta(milliseconds=150)
+QUEUE = "bakery.loaf.ordered"
 
 
 class Bakery:
@@ -53,6 +43,12 @@ class Bakery:
             work.publish("LoafOrdered", {"loaf": "a"})
 
 
+async def assert_loaf_is_free(trial: Trial) -> None:
+    (loaf,) = await trial.documents("loaves")
+    assert (loaf["status"], loaf["attemptCount"]) == ("pending", 1)
+    assert loaf["leaseToken"] == "waiting", "no worker holds it"
+
+
 async def test_a_rerun_that_waits_when_the_worker_stops_is_handed_back_with_its_documents() -> None:
     bakery = Bakery()
     trial = Trial(bakery.service)
@@ -60,9 +56,7 @@ async def test_a_rerun_that_waits_when_the_worker_stops_is_handed_back_with_its_
     async with trial.running():
         await until(trial, lambda: bakery.runs == 3)
         await trial.clock.wait(timedelta(milliseconds=1))  # it waits for its next run
-    (loaf,) = await trial.documents("loaves")
-    assert (loaf["status"], loaf["attemptCount"]) == ("pending", 1)
-    assert loaf["leaseToken"] == "waiting", "no worker holds it"
+    await assert_loaf_is_free(trial)
     bakery.is_contested = False
     began = trial.clock.now()
     await trial.run()
@@ -81,65 +75,43 @@ async def test_a_handler_that_loses_its_commit_while_the_worker_stops_is_handed_
     async with trial.running():
         await until(trial, lambda: bakery.runs == 1)
     assert bakery.runs == 1
-    (loaf,) = await trial.documents("loaves")
-    assert (loaf["status"], loaf["attemptCount"]) == ("pending", 1)
-    assert loaf["leaseToken"] == "waiting", "no worker holds it"
+    await assert_loaf_is_free(trial)
     await assert_all_is_accounted_for(trial)
 
 
-Opening = Callable[[], Engine]
-
-
-@pytest.fixture(params=["sqlite", "joined"])
-async def opening(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Opening]:
-    clock, chance = SystemClock(), SystemChance()
-    if request.param == "sqlite":
-        yield lambda: sqlite_engine(tmp_path / "bakery.db", clock, chance)
-        return
-    state = State()
-    yield lambda: with_store(bus_parts(state, clock), sqlite_store(tmp_path / "store.db", clock))
-
-
-async def _while_running(
-    bakery: Bakery, engine: Engine, passing: Callable[[], Awaitable[None]]
-) -> None:
-    worker = Worker(
-        [bakery.service],
-        engine,
-        clock=SystemClock(),
-        chance=SystemChance(),
-        observer=Recorder(),
-        beats_in_thread=True,
-    )
-    running = asyncio.create_task(worker.run())
-    await passing()
-    worker.stop()
-    await running
-
-
-async def test_on_engines_with_a_file_too(opening: Opening) -> None:
-    bakery, clock = Bakery(), SystemClock()
-    engine = opening()
+async def test_on_an_engine_with_a_file_too(tmp_path: Path) -> None:
+    bakery, clock, chance = Bakery(), SystemClock(), SystemChance()
+    engine = sqlite_engine(tmp_path / "bakery.db", clock, chance)
     await engine.open(bakery.service.queues())
-    await Publisher(engine.bus, clock, SystemChance()).publish("Opened")
+    await Publisher(engine.bus, clock, chance).publish("Opened")
 
-    async def four_runs() -> None:
-        while bakery.runs < 4:  # then it waits for nearly half a second
-            await clock.wait(timedelta(milliseconds=5))
-        await clock.wait(MOMENT)
-        assert bakery.runs == 4
-
-    await _while_running(bakery, opening(), four_runs)
-    loaf = (await engine.documents.fetch("loaves", ["a"]))["a"]
-    assert (loaf["attemptCount"], loaf["leaseToken"]) == (1, "waiting")
-    bakery.is_contested = False
-
-    async def nothing_waits() -> None:
+    async def running_until(is_over: Callable[[], Awaitable[bool]]) -> dict[str, Any]:
+        worker = Worker(
+            [bakery.service],
+            sqlite_engine(tmp_path / "bakery.db", clock, chance),
+            clock=clock,
+            chance=chance,
+            observer=Recorder(),
+            beats_in_thread=True,
+        )
+        task = asyncio.create_task(worker.run())
         async with asyncio.timeout(5):  # a lease takes minutes
-            while (await engine.places.depths()).waiting:
-                await clock.wait(timedelta(milliseconds=20))
+            while not await is_over():
+                await clock.wait(timedelta(milliseconds=5))
+        worker.stop()
+        await task
+        return (await engine.documents.fetch("loaves", ["a"]))["a"]
 
-    await _while_running(bakery, opening(), nothing_waits)
-    loaf = (await engine.documents.fetch("loaves", ["a"]))["a"]
+    async def waits_after_four_runs() -> bool:
+        (depths,) = (each for each in (await engine.places.depths()).queues if each.queue == QUEUE)
+        return bakery.runs == 4 and depths.leased == 1
+
+    async def nothing_waits() -> bool:
+        return not (await engine.places.depths()).waiting
+
+    loaf = await running_until(waits_after_four_runs)  # for nearly half a second
+    assert (loaf["attemptCount"], loaf["leaseToken"], bakery.runs) == (1, "waiting", 4)
+    bakery.is_contested = False
+    loaf = await running_until(nothing_waits)
     assert (loaf["status"], loaf["attemptCount"], bakery.runs) == ("processed", 1, 5)
     await engine.close()

@@ -1,25 +1,24 @@
 """What a bus never takes: the event that made it has an end, and its neighbours have theirs."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from headway.core.event import short_name
 from headway.errors import UnsendableError
 from headway.operations import Letter
-from headway.runtime.attempt import named
-from headway.runtime.finishing import StoreThenBus, dispatch_left_over
-from headway.runtime.storeless import BusOnly
+from headway.testing.clock import VirtualClock
 from headway.testing.conformance.examples import letters_for
+from headway.testing.engines import SqliteStore, sqlite_store, with_store, without_store
 from headway.testing.ports import (
-    COMMITTED,
     Delivery,
     Done,
     DoneRecord,
     Ended,
-    Finish,
+    Engine,
     HandedBack,
     Message,
     Outcome,
@@ -29,12 +28,14 @@ from headway.testing.ports import (
 )
 
 NOW = datetime(2026, 1, 17, 5, tzinfo=UTC)
+NAMES = ["a", "odd", "b"]
 
 
 class NarrowBus:
     """Takes no message of the operation `odd`, and no letter of it."""
 
     def __init__(self) -> None:
+        self.odd = "odd"
         self.sent: list[str] = []
         self.settled: dict[str, Then] = {}
 
@@ -46,7 +47,7 @@ class NarrowBus:
         self._take([letter.operation for letter in letters])
 
     def _take(self, operations: Collection[str]) -> None:
-        if "odd" in operations:
+        if self.odd in operations:
             raise UnsendableError("it is odd")
         self.sent += operations
 
@@ -55,33 +56,15 @@ class NarrowBus:
         return [True] * len(settlements)
 
 
-class Books:
-    """A store that commits everything, and its records."""
-
-    def __init__(self) -> None:
-        self.told: list[str] = []
-
-    async def commit(self, units: Sequence[Unit]) -> Sequence[Finish]:
-        return [COMMITTED] * len(units)
-
-    async def dispatched(self, keys: Sequence[str]) -> None:
-        self.told += keys
-
-    async def find(self, _keys: Sequence[str]) -> Mapping[str, DoneRecord]:
-        return {}
-
-
 def unit(operation: str, *, with_letter: bool) -> Unit:
-    delivery = Delivery(
-        queue="orders", body=b"{}", travel=Travel(operation=operation), receipt=None
-    )
+    travel = Travel(operation=operation)
     record = DoneRecord(
         key=operation, operation=operation, queue="orders", ended=Ended.FAILED, at=NOW
     )
-    message = Message(body=b"{}", travel=Travel(operation=operation), event_type="OrderPlaced")
+    message = Message(body=b"{}", travel=travel, event_type="OrderPlaced")
     (letter,) = letters_for([operation], NOW)
     return Unit(
-        delivery=delivery,
+        delivery=Delivery(queue="orders", body=b"{}", travel=travel, receipt=None),
         then=Done(),
         record=record,
         outgoing=() if with_letter else (message,),
@@ -90,11 +73,16 @@ def unit(operation: str, *, with_letter: bool) -> Unit:
     )
 
 
+def on(bus: NarrowBus, store: SqliteStore | None = None) -> Engine:
+    parts: Any = SimpleNamespace(bus=bus, letters=bus, places=None, unrouted=None, history=None)
+    return without_store(parts) if store is None else with_store(parts, store)
+
+
 @pytest.mark.parametrize("with_letter", [True, False])
 async def test_without_a_store_one_is_refused_or_handed_back(*, with_letter: bool) -> None:
-    bus: Any = NarrowBus()
-    units = [unit(name, with_letter=with_letter) for name in ("a", "odd", "b")]
-    finishes = await BusOnly(bus, bus).finish(units)
+    bus = NarrowBus()
+    units = [unit(name, with_letter=with_letter) for name in NAMES]
+    finishes = await on(bus).finisher.finish(units)
     assert sorted(set(bus.sent)) == ["a", "b"]
     if with_letter:
         assert bus.settled == {"a": Done(), "odd": HandedBack(), "b": Done()}
@@ -106,33 +94,16 @@ async def test_without_a_store_one_is_refused_or_handed_back(*, with_letter: boo
 
 
 @pytest.mark.parametrize("with_letter", [True, False])
-async def test_with_a_store_it_stays_in_its_record(*, with_letter: bool) -> None:
-    bus: Any = NarrowBus()
-    books: Any = Books()
-    units = [unit(name, with_letter=with_letter) for name in ("a", "odd", "b")]
-    await StoreThenBus(books, books, bus, bus).finish(units)
-    assert sorted(set(bus.sent)) == sorted(books.told) == ["a", "b"]
+async def test_with_a_store_it_stays_in_its_record(tmp_path: Path, *, with_letter: bool) -> None:
+    bus, store = NarrowBus(), sqlite_store(tmp_path / "store.db", VirtualClock())
+    await store.open()
+    finisher = on(bus, store).finisher
+    units = [unit(name, with_letter=with_letter) for name in NAMES]
+    await finisher.finish(units)
+    assert sorted(set(bus.sent)) == ["a", "b"]
     assert bus.settled == {"a": Done(), "odd": HandedBack() if with_letter else Done(), "b": Done()}
-    held = [
-        DoneRecord(
-            key=each.delivery.travel.operation,
-            operation=each.delivery.travel.operation,
-            queue="orders",
-            ended=Ended.FAILED,
-            at=NOW,
-            outgoing=each.outgoing,
-            letter=each.letter,
-        )
-        for each in units
-    ]
-    books.told = []
-    await dispatch_left_over(held, books, bus, bus)
-    assert sorted(books.told) == ["a", "b"]
-
-
-def test_an_event_with_a_very_long_id_is_named_shortly_and_always_the_same() -> None:
-    delivery = unit("a", with_letter=False).delivery
-    first, second = (named(delivery, "x" * 200_000).travel.operation for _ in "12")
-    assert first == second == short_name("x" * 200_000)
-    assert len(first) < 255
-    assert first != named(delivery, "x" * 200_001).travel.operation
+    for odd, sent in (("odd", []), ("", ["odd"]), ("", [])):
+        bus.odd, bus.sent = odd, []
+        await finisher.finish(units)  # each comes once more
+        assert bus.sent == sent
+    await store.close()
