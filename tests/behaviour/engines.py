@@ -67,22 +67,34 @@ class Postgres:
             await connection.close()
 
 
-class Asyncpg(Postgres):
+def statements(operation: str) -> tuple[str, str]:
+    return (
+        f"insert into effects values ('{operation}', 'x')",
+        "update counters set total = total + 1 where name = 'all'",
+    )
+
+
+class Asynchronous(Postgres):
+    def connect(self) -> Any:
+        raise NotImplementedError
+
+    async def store(self, operation: str, *, before: Before = None, **options: Any) -> Any:
+        async def callback(connection: Any) -> str:
+            if before:
+                before()
+            for statement in statements(operation):
+                await connection.execute(statement)
+            return f"stored {operation}"
+
+        return await run_transaction(self.connect, callback, operation_id=operation, **options)
+
+
+class Asyncpg(Asynchronous):
     def connect(self) -> Any:
         return asyncpg.connect(self.url, command_timeout=self.timeout)
 
-    async def store(self, operation: str, *, before: Before = None, **options: Any) -> Any:
-        async def body(connection: Any) -> str:
-            if before:
-                before()
-            await connection.execute("insert into effects values ($1, 'x')", operation)
-            await connection.execute("update counters set total = total + 1 where name = 'all'")
-            return f"stored {operation}"
 
-        return await run_transaction(self.connect, body, operation_id=operation, **options)
-
-
-class PsycopgAsync(Postgres):
+class PsycopgAsync(Asynchronous):
     def connect(self) -> Any:
         return psycopg.AsyncConnection.connect(self.url)
 
@@ -90,21 +102,9 @@ class PsycopgAsync(Postgres):
         await super().prepare()
         await create_operations_table(self.connect)  # again, by this driver: it must not mind
 
-    async def store(self, operation: str, *, before: Before = None, **options: Any) -> Any:
-        async def body(connection: Any) -> str:
-            if before:
-                before()
-            await connection.execute("insert into effects values (%s, 'x')", (operation,))
-            await connection.execute("update counters set total = total + 1 where name = 'all'")
-            return f"stored {operation}"
-
-        return await run_transaction(self.connect, body, operation_id=operation, **options)
-
 
 class Synchronous:
     """What the two sync drivers share: the work is done in a thread."""
-
-    mark = "%s"
 
     def connect(self) -> Any:
         raise NotImplementedError
@@ -113,14 +113,14 @@ class Synchronous:
         return await asyncio.to_thread(self.store_now, operation, before=before, **options)
 
     def store_now(self, operation: str, *, before: Before = None, **options: Any) -> Any:
-        def body(connection: Any) -> str:
+        def callback(connection: Any) -> str:
             if before:
                 before()
-            connection.execute(f"insert into effects values ({self.mark}, 'x')", (operation,))
-            connection.execute("update counters set total = total + 1 where name = 'all'")
+            for statement in statements(operation):
+                connection.execute(statement)
             return f"stored {operation}"
 
-        return run_transaction(self.connect, body, operation_id=operation, **options)
+        return run_transaction(self.connect, callback, operation_id=operation, **options)
 
 
 class Psycopg(Synchronous, Postgres):
@@ -133,8 +133,6 @@ class Psycopg(Synchronous, Postgres):
 
 
 class Sqlite(Synchronous):
-    mark = "?"
-
     def __init__(self, path: str) -> None:
         self.url = path
 

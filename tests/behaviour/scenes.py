@@ -16,7 +16,6 @@ from headway.testing.trial import Trial
 
 SECOND = timedelta(seconds=1)
 MINUTE = timedelta(minutes=1)
-LONG = timedelta(minutes=10)
 
 
 class Failing:
@@ -104,7 +103,7 @@ async def worker_on(
         await task
 
 
-async def until(trial: Trial, holds: Callable[[], bool], at_most: timedelta = LONG) -> None:
+async def until(trial: Trial, holds: Callable[[], bool], at_most: timedelta = 10 * MINUTE) -> None:
     """Let time pass until something holds."""
     start, step = trial.clock.now(), timedelta(milliseconds=10)
     while not holds():

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from headway import Event, Service, Work
+from headway import Event, Lifecycle, Service, Work
 from headway.facts import DeadLettered, EventRetryScheduled, LeaseLost, Processed, SuspectBegun
 from headway.settings import WorkerSettings
 from headway.testing.trial import Trial
@@ -64,16 +64,6 @@ class Scene:
 # Death
 
 
-async def test_an_event_whose_worker_died_once_runs_as_usual() -> None:
-    scene = Scene(deadly=1)
-    await scene.trial.publish("OrderPlaced", event_id="bad")
-    await scene.die()
-    await scene.trial.run()
-    assert scene.begun == ["bad", "bad"]
-    assert await scene.done() == ["bad"]
-    assert scene.trial.facts.of(SuspectBegun) == []
-
-
 async def test_an_event_whose_workers_died_twice_runs_alone_with_its_begin_on_record() -> None:
     scene = Scene(deadly=3)
     await scene.trial.publish("OrderPlaced", event_id="bad")
@@ -116,48 +106,6 @@ async def test_two_begins_without_an_end_are_a_crash_loop() -> None:
     assert len(await scene.done()) == 30, "its neighbours"
     assert scene.trial.facts.of(EventRetryScheduled) == []
     await assert_all_is_accounted_for(scene.trial)
-
-
-async def test_two_deadly_events_are_both_found_out() -> None:
-    scene = Scene()
-    await scene.trial.publish("OrderPlaced", event_id="bad-1")
-    await scene.trial.publish("OrderPlaced", event_id="bad-2")
-    for n in range(10):
-        await scene.trial.publish("OrderPlaced", event_id=f"e{n}")
-    for _ in range(8):
-        async with scene.trial.running() as worker:
-            before = scene.deaths
-            await until(
-                scene.trial,
-                lambda before=before: scene.deaths > before or not scene.trial.state.items,  # type: ignore[misc]
-            )
-            crash(scene.trial, worker)
-    await scene.trial.run()
-    assert await reasons(scene.trial) == ["crash_loop", "crash_loop"]
-    assert len(await scene.done()) == 10
-
-
-async def test_a_suspect_that_fails_in_the_usual_way_is_a_suspect_no_more() -> None:
-    runs: list[int] = []
-    orders = Service("orders")
-
-    @orders.on("OrderPlaced")
-    async def handle(event: Event, work: Work) -> None:
-        runs.append(work.attempt)
-        if len(runs) <= 2:
-            await asyncio.Event().wait()
-        if len(runs) == 3:
-            raise ConnectionError
-
-    trial = Trial(orders)
-    await trial.publish("OrderPlaced")
-    for n in (1, 2):
-        async with trial.running() as worker:
-            await until(trial, lambda n=n: len(runs) == n)  # type: ignore[misc]
-            crash(trial, worker)
-    await trial.run()
-    assert runs == [1, 1, 1, 2]
-    assert len(trial.facts.of(SuspectBegun)) == 1
 
 
 @pytest.mark.parametrize("fails", [False, True])
@@ -266,3 +214,47 @@ async def test_a_suspect_that_is_handed_back_at_a_stop_has_its_begin_taken_back(
     (item,) = scene.trial.state.items.values()
     assert (item.returns, item.begins) == (2, 0)
     assert await reasons(scene.trial) == []
+
+
+class Bakery:
+    """A handler whose commits lose against others, until it is told that they do not."""
+
+    def __init__(self) -> None:
+        self.is_contested = True
+        self.runs = 0
+        self.service = Service(
+            "bakery",
+            lifecycles=[Lifecycle("loaves", max_attempts=2, lease=timedelta(minutes=10))],
+        )
+
+        @self.service.on("LoafOrdered", documents=("loaves", "loaf"))
+        async def bake(event: Event, work: Work) -> None:
+            self.runs += 1
+            if self.is_contested:
+                work.documents("ovens").update("o", {"hot": True}, expect={"hot": "never"})
+
+        @self.service.on("Opened")
+        async def opened(event: Event, work: Work) -> None:
+            work.documents("ovens").insert_new({"_id": "o", "hot": False})
+            work.documents("loaves").insert_new({"_id": "a", "status": "pending"})
+            work.publish("LoafOrdered", {"loaf": "a"})
+
+
+async def test_a_rerun_that_waits_when_the_worker_stops_is_handed_back_with_its_documents() -> None:
+    bakery = Bakery()
+    trial = Trial(bakery.service)
+    await trial.publish("Opened")
+    async with trial.running():
+        await until(trial, lambda: bakery.runs == 3)
+        await trial.clock.wait(timedelta(milliseconds=1))  # it waits for its next run
+    (loaf,) = await trial.documents("loaves")
+    assert (loaf["status"], loaf["attemptCount"]) == ("pending", 1)
+    assert loaf["leaseToken"] == "waiting", "no worker holds it"
+    bakery.is_contested = False
+    began = trial.clock.now()
+    await trial.run()
+    assert trial.clock.now() - began < timedelta(seconds=5)
+    (loaf,) = await trial.documents("loaves")
+    assert (loaf["status"], loaf["attemptCount"]) == ("processed", 1)
+    assert await trial.letters("bakery.failed") == []
+    await assert_all_is_accounted_for(trial)

@@ -25,7 +25,7 @@ from headway import (
 from headway.retrying import (
     DEFAULT_CLASSIFIER,
     Classifier,
-    Exponential,
+    Stepped,
     Verdict,
     rules_for,
 )
@@ -86,7 +86,6 @@ LEASED = Lifecycle("orders")
 # Name and value of the argument, what is given besides, and what the message has to say.
 WRONG: list[tuple[str, Any, dict[str, Any], str]] = [
     ("documents", "orders", {}, '=("orders", "order_id")'),
-    ("documents", ("orders", "a", "b"), {}, "('orders', 'a', 'b')"),
     ("documents", ("", "order_id"), {}, "('', 'order_id')"),
     ("documents", ("orders", ""), {}, "('orders', '')"),
     ("documents", (LEASED, "order_id"), {}, "Lifecycle"),
@@ -98,7 +97,6 @@ WRONG: list[tuple[str, Any, dict[str, Any], str]] = [
     ("rebuild", of_event, {}, "documents="),
     ("rebuild", {"a": 1}, {"documents": PAIR}, "{'a': 1}"),
     ("rebuild", awaited, {"documents": PAIR}, "awaited>"),
-    ("dedup", 7, {}, "dedup=7"),
     ("dedup", "", {}, "dedup=''"),
     ("dedup", awaited, {}, "awaited>"),
     ("dedup", of_nothing, {}, "it takes ()"),
@@ -109,10 +107,8 @@ WRONG: list[tuple[str, Any, dict[str, Any], str]] = [
     ("failed_data", of_event, {}, "failed="),
     ("failed_data", awaited, {"failed": "OrderFailed"}, "(event, facts)"),
     ("failed_data", of_event, {"failed": "OrderFailed"}, "it takes (event"),
-    ("failed_data", {}, {"failed": "OrderFailed"}, "{}"),
     ("timeout", 5, {}, "timeout=timedelta(seconds=5)"),
     ("timeout", timedelta(), {}, "timedelta(0)"),
-    ("timeout", timedelta(seconds=-1), {}, "seconds=86399"),
     ("queue", 3, {}, "queue=3"),
     ("queue", "orders.failed", {}, "'orders.failed'"),
     ("data", int, {}, "data=int"),
@@ -123,8 +119,6 @@ WRONG: list[tuple[str, Any, dict[str, Any], str]] = [
     ("data", OrderModel(order_id="a"), {}, "Use data=OrderModel"),
     ("data", Order | Payment, {}, "Order | "),
     ("data", NamedTuple("Pair", [("a", int)]), {}, "data=Pair"),
-    ("data", msgspec.Struct, {}, "data=Struct"),
-    ("data", "Order", {}, "data='Order'"),
 ]
 
 
@@ -166,13 +160,13 @@ async def typed(event: Event[Order], work: Work) -> None: ...
 @pytest.mark.parametrize(
     ("handler", "decisive"),
     [
-        (of_nothing, "of_nothing>"),
-        (of_event, "of_event>"),
-        (lambda a, b, c: None, "<lambda>"),
-        (swapped, "swapped>"),
-        (Shop.on_placed, "Shop.on_placed>"),
-        (yields, "yields>"),
-        (yields_asynchronously, "yields_asynchronously>"),
+        (of_nothing, r"<test_declarations\.py:\d+ of_nothing>"),
+        (of_event, r"<test_declarations\.py:\d+ of_event>"),
+        (lambda a, b, c: None, r"<test_declarations\.py:\d+ .*<lambda>"),
+        (swapped, r"<test_declarations\.py:\d+ swapped>"),
+        (Shop.on_placed, r"<test_declarations\.py:\d+ Shop.on_placed>"),
+        (yields, r"<test_declarations\.py:\d+ yields>"),
+        (yields_asynchronously, r"<test_declarations\.py:\d+ yields_asynchronously>"),
         (Order, "Invalid handler Order "),
         ("on_placed", "Invalid handler 'on_placed' "),
         (None, "Invalid handler None "),
@@ -181,9 +175,8 @@ async def typed(event: Event[Order], work: Work) -> None: ...
 )
 def test_what_cannot_be_a_handler_is_refused_by_its_place(handler: Any, decisive: str) -> None:
     message = refused(handler)
-    assert decisive in message
+    assert re.search(decisive, message)
     assert "OrderPlaced" in message
-    assert not decisive.endswith(">") or re.search(r"<test_declarations\.py:\d+ ", message)
 
 
 def test_the_decorator_without_an_event_type_is_refused() -> None:
@@ -216,20 +209,15 @@ def test_two_types_cannot_share_a_queue() -> None:
         ("retry", 5),
         ("transient", 3),
         ("classifier", dict),
-        ("lifecycles", LEASED),
         ("lifecycles", ["orders"]),
         ("slow_after", 5),
-        ("slow_after", timedelta()),
         ("version", 2),
-        ("version", None),
         ("version", "x" * 65),
         ("version", "a\nb"),
         ("version_grace", timedelta()),
-        ("version_grace", 600),
         ("version_grace", timedelta(days=8)),
         ("announces", "OrderShipped"),
         ("announces", ["no type!"]),
-        ("announces", [1]),
     ],
 )
 def test_a_wrong_setting_of_a_service_is_refused(setting: str, value: Any) -> None:
@@ -286,9 +274,7 @@ async def test_services_that_cannot_run_are_refused(services: list[Service], dec
         await Trial(*services).run()
 
 
-TWO_DAYS = RetryPolicy(
-    max_attempts=2, backoff=Exponential(base=MINUTE, cap=MINUTE), ttl=timedelta(days=2)
-)
+TWO_DAYS = RetryPolicy(max_attempts=2, backoff=Stepped(steps=(MINUTE,)), ttl=timedelta(days=2))
 
 
 @pytest.mark.parametrize(
@@ -296,7 +282,7 @@ TWO_DAYS = RetryPolicy(
     [
         ({"retry": RetryConfig(ttl=timedelta(hours=2))}, "2:00:00"),
         ({"transient": TWO_DAYS}, "2 days"),
-        ({}, "0:30:00"),
+        ({}, "3:00:00"),  # it is reloaded
     ],
 )
 async def test_done_work_is_not_forgotten_while_a_copy_of_its_event_may_be_retried(
@@ -304,15 +290,9 @@ async def test_done_work_is_not_forgotten_while_a_copy_of_its_event_may_be_retri
 ) -> None:
     orders = Service("orders", **settings)
     orders.on("OrderPlaced")(on_placed)
-    trial = Trial(orders, settings=WorkerSettings(retention=timedelta(minutes=30)))
-    with pytest.raises(ConfigurationError, match=rf"retention=0:30:00 for service 'orders'.*{ttl}"):
-        await trial.run()
-
-
-async def test_reloaded_retries_that_outlast_the_records_of_done_work_are_refused() -> None:
-    trial = Trial(service("orders"), settings=WorkerSettings(retention=timedelta(hours=1)))
-    async with trial.running() as worker:
-        with pytest.raises(ConfigurationError, match=r"retention=1:00:00.*3:00:00"):
+    trial = Trial(orders, settings=WorkerSettings(retention=timedelta(hours=1)))
+    with pytest.raises(ConfigurationError, match=rf"retention=1:00:00.*{ttl}"):
+        async with trial.running() as worker:
             worker.reload(RetryConfig(ttl=timedelta(hours=3)))
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from headway import BlockingWork, Event, Service, Work
+from headway import BlockingWork, Event, Lifecycle, Service, Work
 from headway.retrying import Classifier, Diagnosis
 from headway.settings import WorkerSettings
 from headway.testing.trial import Trial
@@ -26,7 +26,6 @@ from tests.behaviour.scenes import (
     until,
 )
 
-LONG = timedelta(minutes=5)
 A = {"order": "a"}
 
 
@@ -44,7 +43,8 @@ async def coroutine(event: Event, work: Work) -> None:
 
 def plain(event: Event, work: BlockingWork) -> None:
     assert threading.current_thread() is not threading.main_thread()
-    assert work.documents("orders").get(event.data["order"]) is None
+    orders = work.documents("orders")
+    assert (orders.get(event.data["order"]), orders.find({})) == (None, [])
     work.documents("orders").insert_new({"_id": event.data["order"]})
 
 
@@ -102,7 +102,7 @@ async def test_bytes_that_are_no_event_of_the_handler_become_one_dead_letter_tha
     await trial.open()
     await trial.publisher.publish_bytes(body, "OrderPlaced", operation="o1")
     trial.state.duplicate("o1")
-    await trial.run(at_most=LONG)
+    await trial.run(at_most=5 * MINUTE)
     letter = await only_letter(trial)
     assert (letter.abandoned_reason, letter.body, letter.attempt_count) == (reason, body, 0)
     await assert_all_is_accounted_for(trial)
@@ -159,16 +159,20 @@ async def test_a_function_that_names_nothing_or_raises_ends_its_event_and_stops_
     done: list[str] = []
 
     async def handle(event: Event, work: Work) -> None:
-        done.append(event.event_id)
+        done.append(event.data["order"])
 
     def function(event: Event) -> Any:
-        return "good" if event.data["order"] == "good" else name(event)
+        order = event.data.pop("order")  # which the handler does not see
+        return order if order == "good" else name(event)
 
     pair = {"documents": ("orders", function), "rebuild": lambda document: {}}
     settings: dict[str, Any] = {"dedup": function} if setting == "dedup" else pair
     trial = await ran(handle, A, {"order": "good"}, {"order": "b"}, **settings)
-    assert await reasons(trial) == [reason, reason]
-    assert done == ["e2"]
+    retries = 2 if reason == "max_attempts_exceeded" else 0
+    letters = await trial.letters("orders.failed")
+    ends = [(letter.abandoned_reason, letter.attempt_count) for letter in letters]
+    assert ends == [(reason, retries)] * 2
+    assert done == ["good"]
 
 
 async def test_different_work_is_told_apart_though_its_ids_look_alike_in_a_row() -> None:
@@ -258,15 +262,14 @@ async def test_an_event_whose_classifier_raises_is_a_dead_letter() -> None:
 
     @orders.on("OrderPlaced")
     async def handle(event: Event, work: Work) -> None:
-        if event.data["bad"]:
+        if event.event_id == "bad":
             raise ValueError("bad")
-        work.documents("orders").add({})
 
     trial = Trial(orders)
-    for number in range(5):
-        await trial.publish("OrderPlaced", {"bad": number == 2})
+    for event_id in ("a", "bad", "b"):
+        await trial.publish("OrderPlaced", event_id=event_id)
     await trial.run(at_most=timedelta(hours=1))
-    assert len(await trial.documents("orders")) == 4
+    assert (await trial.count()).done == 2
     assert len(await trial.letters("orders.failed")) == 1
 
 
@@ -315,34 +318,6 @@ async def test_handlers_run_beside_each_other_and_no_more_than_was_said() -> Non
     assert (done[-1], most) == ("slow", 3)
 
 
-async def test_an_attempt_that_takes_too_long_is_ended_and_tried_again() -> None:
-    attempts: list[int] = []
-
-    async def handle(event: Event, work: Work) -> None:
-        attempts.append(work.attempt)
-        if work.attempt == 1:
-            await asyncio.Event().wait()
-
-    trial = await ran(handle, timeout=timedelta(milliseconds=5))
-    assert attempts == [1, 2]
-    assert (await trial.count()).done == 1
-
-
-async def test_what_has_ended_is_committed_while_handlers_that_never_wait_go_on() -> None:
-    committed: list[int] = []
-
-    async def handle(event: Event, work: Work) -> None:
-        trial.clock.advance(timedelta(milliseconds=1))
-        committed.append(len(trial.state.records))
-
-    trial = trial_of(handle)
-    for number in range(20):
-        await trial.publish("OrderPlaced", {"order": str(number)})
-    await trial.run()
-    behind = [number - done for number, done in enumerate(committed)]
-    assert (len(committed), max(behind) < 10) == (20, True)
-
-
 # Several services
 
 
@@ -359,3 +334,101 @@ async def test_services_get_the_same_event_each_and_may_share_a_failed_queue() -
     letters = await trial.letters("all.failed")
     assert sorted(letter.service_name for letter in letters) == ["billing", "shipping"]
     await assert_all_is_accounted_for(trial)
+
+
+# Every run gets its event as it was published
+
+
+class Order(msgspec.Struct):
+    """The data of an event, in a type that can be changed."""
+
+    order: str
+    items: list[str]
+
+
+class Shop:
+    """A handler that empties its event and loses its condition at commit a number of times."""
+
+    def __init__(self, lost: int, **settings: Any) -> None:
+        self.lost = lost
+        self.seen: list[Any] = []
+        self.service = Service("orders", lifecycles=[Lifecycle("orders", max_attempts=2)])
+        self.settings = {
+            "failed": "OrderFailed",
+            "dedup": "order",
+            "documents": ("orders", "order"),
+            **settings,
+        }
+
+    def with_handler(self, kind: str) -> Service:
+        async def coroutine(event: Event, work: Work) -> None:
+            self._take(event, work)
+
+        handler: Any = self._take if kind == "plain" else coroutine
+        self.service.on("OrderPlaced", **self.settings)(handler)
+        return self.service
+
+    def _take(self, event: Event, work: Work | BlockingWork) -> None:
+        data = event.data
+        self.seen.append(msgspec.to_builtins(data))
+        if isinstance(data, Order):
+            data.items.pop()
+            data.order = "changed"
+        else:
+            data.pop("order")
+            data["items"].clear()
+        if len(self.seen) <= self.lost:
+            work.documents("stock").update("s", {"left": 0}, expect={"left": "never"})
+
+
+ORDER = {"order": "a", "items": ["pie"]}
+
+
+@pytest.mark.parametrize("kind", ["coroutine", "plain"])
+@pytest.mark.parametrize("data", [None, Order], ids=["dict", "struct"])
+async def test_a_rerun_after_a_lost_commit_gets_the_event_as_it_was_published(
+    kind: str, data: type | None
+) -> None:
+    shop = Shop(2, data=data)
+    trial = Trial(shop.with_handler(kind))
+    await trial.put("orders", {"_id": "a", "status": "pending"})
+    await trial.put("stock", {"_id": "s", "left": 1})
+    await trial.publish("OrderPlaced", ORDER)
+    await trial.run()
+    assert await trial.letters("orders.failed") == []
+    assert shop.seen == [ORDER] * 3
+    (order,) = await trial.documents("orders")
+    assert (order["status"], order["attemptCount"]) == ("processed", 1)
+    await assert_all_is_accounted_for(trial)
+
+
+def _all(event: Event, facts: dict[str, Any]) -> dict[str, Any]:
+    return {"order_was": event.data["order"], "items_were": event.data["items"], **facts}
+
+
+@pytest.mark.parametrize("kind", ["coroutine", "plain"])
+async def test_the_failed_event_and_the_letter_tell_of_the_event_as_it_was_published(
+    kind: str,
+) -> None:
+    told: list[Any] = []
+    shop = Shop(100, failed_data=_all)
+    watching = Service("watching")
+
+    @watching.on("OrderFailed")
+    async def watch(event: Event, work: Work) -> None:
+        told.append(event.data)
+
+    trial = Trial(shop.with_handler(kind), watching)
+    await trial.put("orders", {"_id": "a", "status": "pending"})
+    await trial.put("stock", {"_id": "s", "left": 1})
+    await trial.publish("OrderPlaced", ORDER)
+    await trial.run()
+    letter = await only_letter(trial)
+    assert letter.error_type == "ConditionLostError"
+    assert (letter.collection, list(letter.document_ids)) == ("orders", ["a"])
+    assert letter.original_event["data"] == ORDER
+    (facts,) = told
+    assert (facts["order_was"], facts["items_were"], facts["order"]) == ("a", ["pie"], "a")
+    assert shop.seen == [ORDER] * len(shop.seen)
+    (order,) = await trial.documents("orders")
+    assert order["status"] == "failed"

@@ -92,6 +92,8 @@ async def test_five_different_events_that_fail_by_one_rule_are_an_outage() -> No
         assert fact.last_error == "ConnectionError"
         (queue,) = (await town.trial.count()).queues
         assert (queue.parked, queue.delayed) == (1, 4)
+        assert len(town.trial.facts.of(EventRetryScheduled)) == 4
+        assert len(town.trial.facts.of(EventParked)) == 1
         town.error = None
         await town.until_done(5)
 
@@ -143,20 +145,6 @@ async def test_an_outage_of_one_service_does_not_touch_another() -> None:
 
 
 # During an outage
-
-
-async def test_what_falls_into_an_outage_is_parked_and_told_so() -> None:
-    town = Town()
-    await town.publish(20)
-    async with town.trial.running():
-        await town.until_down()
-        await town.trial.clock.wait(timedelta(milliseconds=500))
-        assert town.calls == 5
-        assert len(town.trial.facts.of(EventRetryScheduled)) == 4
-        parked = {fact.idempotency_key for fact in town.trial.facts.of(EventParked)}
-        assert len(parked) == 16
-        town.error = None
-        await town.until_done(20)
 
 
 async def test_only_one_probe_is_tried_at_a_time() -> None:

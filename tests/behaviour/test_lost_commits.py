@@ -1,7 +1,7 @@
 """A connection that breaks before, during or after COMMIT: no event lost, none applied twice."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
 
@@ -183,6 +183,14 @@ async def find(connection: Any) -> bool:
     return bool(await connection.fetchval("select 1 from effects where operation = 'a'"))
 
 
+async def assert_outcome_is_unknown(connect: Callable[[], Any]) -> None:
+    async def callback(connection: Any) -> None:
+        await connection.execute("insert into effects values ('a', 'x')")
+
+    with pytest.raises(OutcomeUnknownError):
+        await run_transaction(connect, callback, operation_id="a", find=find)
+
+
 @cuts
 async def test_a_row_of_ones_own_serves_as_well(proxy: Proxy, database: str, fault: Fault) -> None:
     """With `find` no operation row is written."""
@@ -208,11 +216,7 @@ async def test_find_is_not_believed_while_a_lost_session_of_another_role_may_com
         await connection.execute("set role clerk")
         return connection
 
-    async def callback(connection: Any) -> None:
-        await connection.execute("insert into effects values ('a', 'x')")
-
-    with pytest.raises(OutcomeUnknownError):
-        await run_transaction(connect, callback, operation_id="a", find=find)
+    await assert_outcome_is_unknown(connect)
     assert (await stored(database))[0] == 0  # it was held up for ever; run again, it might be two
 
 
@@ -231,12 +235,8 @@ async def test_behind_a_pooler_no_session_of_another_is_ended(
             impatient.url, command_timeout=0.5, connection_class=BehindPooler
         )
 
-    async def callback(connection: Any) -> None:
-        await connection.execute("insert into effects values ('a', 'x')")
-
     proxy.when(b"COMMIT", Fault.HANG_BEFORE)
-    with pytest.raises(OutcomeUnknownError):
-        await run_transaction(connect, callback, operation_id="a", find=find)
+    await assert_outcome_is_unknown(connect)
     assert await innocent.fetchval("select 1") == 1
     await innocent.close()
 

@@ -3,12 +3,11 @@
 import asyncio
 import logging
 import re
-import threading
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Generic, TypedDict, TypeVar
+from typing import Any, TypedDict
 
 import msgspec
 import pydantic
@@ -34,7 +33,6 @@ from tests.behaviour.scenes import (
     until,
 )
 
-T = TypeVar("T")
 A = {"order_id": "a"}
 
 
@@ -78,17 +76,10 @@ class PydanticData:
     total: int = pydantic.Field(default=0, ge=0)
 
 
-class Boxed(msgspec.Struct, Generic[T]):
-    order_id: str
-    content: T | None = None
-
-
 # data=
 
 
-@pytest.mark.parametrize(
-    "kind", [Order, OrderData, OrderDict, OrderModel, PydanticData, Boxed[int]], ids=str
-)
+@pytest.mark.parametrize("kind", [Order, OrderData, OrderDict, OrderModel, PydanticData], ids=str)
 async def test_data_is_read_into_each_kind_of_type_or_is_a_dead_letter(kind: Any) -> None:
     seen: list[Any] = []
 
@@ -100,7 +91,7 @@ async def test_data_is_read_into_each_kind_of_type_or_is_a_dead_letter(kind: Any
     settings = {"dedup": "order_id", "documents": ("orders", "order_id")}
     letter = await only_letter(await ran(placed, *events, data=kind, **settings))
     (data,) = seen
-    assert isinstance(data, dict if kind is OrderDict else getattr(kind, "__origin__", kind))
+    assert isinstance(data, dict if kind is OrderDict else kind)
     assert (data["order_id"] if isinstance(data, dict) else data.order_id) == "a"
     assert (letter.error_type, letter.abandoned_reason) == ("ValidationError", "non_retryable")
     assert letter.original_event["data"] == wrong
@@ -111,20 +102,11 @@ async def test_a_pydantic_model_refuses_by_the_field_and_shows_no_value() -> Non
     async def placed(event: Event, work: Work) -> None: ...
 
     wrong = {"orderId": ["hunter2"], "password": 5, "total": -1}
-    letter = await only_letter(await ran(placed, wrong, data=Aliased))
+    good = Aliased(orderId="a", total=4)  # published by its aliases, as its consumer reads it
+    letter = await only_letter(await ran(placed, wrong, good, data=Aliased))
     assert letter.error_type == "ValidationError"
     assert re.findall(r"`\$\.(\w+)`", letter.last_error) == ["orderId", "password", "total"]
     assert not any("hunter2" in str(each) for each in letter.attempts)
-
-
-async def test_a_pydantic_model_is_published_as_its_consumer_reads_it() -> None:
-    seen: list[Aliased] = []
-
-    async def placed(event: Event[Aliased], work: Work) -> None:
-        seen.append(event.data)
-
-    await ran(placed, Aliased(orderId="a", total=4), data=Aliased)
-    assert [(each.order_id, each.total) for each in seen] == [("a", 4)]
 
 
 # Reads that are not awaited
@@ -265,7 +247,6 @@ DEEDS: list[tuple[Any, str]] = [
     (calling(lambda work: work.publish("OrderPaid", [1])), "data of OrderPaid.*list"),
     (calling(lambda work: work.publish("OrderPaid", {}, event_id=5)), "event_id=5"),
     (calling(lambda work: work.publish(Order("a"))), r"Invalid event_type=Order\("),
-    (calling(lambda work: work.publish(5, {})), "Invalid event_type=5"),
     (calling(lambda work: work.transaction("update orders")), r"transaction\('update orders'\)"),
     (calling(lambda work: work.documents(None).add({})), r"work\.documents\(None\)"),
     (calling(lambda work: work.documents("orders").get(5)), "^ValueError: orders: 5"),
@@ -274,7 +255,6 @@ DEEDS: list[tuple[Any, str]] = [
     (calling(lambda work: work.documents("orders").insert_new({"n": 1})), "'_id'"),
     (calling(lambda work: work.documents("orders").add({"_id": "a"})), "^ValueError"),
     (calling(lambda work: work.documents("orders").update("a", {"_id": "b"})), "^ValueError"),
-    (calling(lambda work: work.documents("orders").update(5, {})), "^ValueError"),
     (calling(lambda work: work.documents("orders").increment("a", "n", "1")), "^ValueError"),
     (
         calling(lambda work: work.documents("orders").increment("a", "n", float("inf"))),
@@ -417,25 +397,6 @@ async def test_a_mistyped_collection_is_named_when_a_document_is_not_found(
     assert ("did you mean messages?" in letter.last_error) == (there == ["messages"])
 
 
-@pytest.mark.parametrize(("there", "lines"), [("messages", 1), ("letters", 3)])
-async def test_documents_of_a_mistyped_collection_are_named_though_the_handler_succeeds(
-    there: str, lines: int, caplog: pytest.LogCaptureFixture
-) -> None:
-    async def parse(event: Event, work: Work) -> None:
-        await work.documents(there).require(event.data["ids"])
-
-    trial = trial_of(parse, documents=("mesages", "ids"))
-    await trial.put(there, {"_id": "m1"})
-    for _ in range(3):
-        await trial.publish("OrderPlaced", {"ids": ["m1"]})
-    await trial.run()
-    assert (await trial.count()).done == 3
-    warned = [each.getMessage() for each in caplog.records if each.levelno == logging.WARNING]
-    assert len(warned) == lines
-    assert all("mesages" in each for each in warned)
-    assert ("Did you mean messages?" in warned[0]) == (there == "messages")
-
-
 # Work that outlives its handler
 
 USES: list[Callable[[Any], Any]] = [
@@ -451,40 +412,27 @@ USES: list[Callable[[Any], Any]] = [
 
 
 @pytest.mark.parametrize("error", [None, ValueError()], ids=["success", "failure"])
-async def test_a_task_that_outlives_its_handler_cannot_use_its_work(
-    error: Exception | None,
+@pytest.mark.parametrize("kind", ["task", "thread"])
+async def test_what_outlives_its_handler_cannot_use_its_work(
+    kind: str, error: Exception | None
 ) -> None:
-    works: list[Work] = []
+    works: list[Any] = []
 
-    async def placed(event: Event, work: Work) -> None:
+    def plain(event: Event, work: Any) -> None:
         works.append(work)
         if error is not None:
             raise error
 
-    trial = await ran(placed)
+    async def coroutine(event: Event, work: Work) -> None:
+        plain(event, work)
+
+    handler: Callable[..., Any] = coroutine if kind == "task" else plain
+    trial = await ran(handler)
     for use in USES:
+        late = calling(use)(None, works[0]) if kind == "task" else asyncio.to_thread(use, works[0])
         with pytest.raises(WorkOverError):
-            await calling(use)(None, works[0])
+            await late
     assert await trial.documents("orders") == []
-
-
-async def test_a_thread_that_outlives_its_handler_cannot_use_its_work() -> None:
-    works: list[BlockingWork] = []
-
-    def placed(event: Event, work: BlockingWork) -> None:
-        works.append(work)
-
-    await ran(placed)
-    for use in USES:
-        with pytest.raises(WorkOverError):
-            await asyncio.to_thread(use, works[0])
-
-
-async def test_writes_from_a_thread_that_the_handler_waits_for_count() -> None:
-    async def placed(event: Event, work: Work) -> None:
-        await asyncio.to_thread(work.documents("orders").insert_new, {"_id": "a"})
-
-    assert len(await (await ran(placed)).documents("orders")) == 1
 
 
 async def test_a_handler_that_catches_its_timeout_does_not_commit() -> None:
@@ -494,7 +442,8 @@ async def test_a_handler_that_catches_its_timeout_does_not_commit() -> None:
             await asyncio.Event().wait()
 
     trial = await ran(placed, timeout=timedelta(milliseconds=5))
-    assert (await only_letter(trial)).error_type == "HandlerTimeoutError"
+    letter = await only_letter(trial)
+    assert (letter.error_type, letter.attempt_count) == ("HandlerTimeoutError", 2)
     assert await trial.documents("orders") == []
 
 
@@ -562,25 +511,6 @@ async def test_a_slow_handler_is_named_in_each_attempt_at_growing_intervals(
     assert all(re.search(rf"{LINE} \S*placed .*{LINE}", line) for line in lines)
 
 
-async def test_a_slow_plain_function_is_named_with_the_line_at_which_it_is(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    go_on, done = threading.Event(), list[bool]()
-
-    def placed(event: Event, work: BlockingWork) -> None:
-        go_on.wait(30)
-        done.append(True)
-
-    trial = trial_of(placed)
-    await trial.publish("OrderPlaced", event_id="e1")
-    async with trial.running():
-        await until(trial, lambda: bool(slow_lines(caplog)))
-        go_on.set()
-        await until(trial, lambda: bool(done))
-    line = placed.__code__.co_firstlineno + 1
-    assert re.search(rf"'e1' .*test_mistakes\.py:{line}\b", slow_lines(caplog)[0])
-
-
 # Transactions
 
 
@@ -616,7 +546,11 @@ def charge() -> None:
 
 @pytest.mark.parametrize(
     ("raises", "named"),
-    [(charge, 1), (lambda: (_ for _ in ()).throw(ConnectionError()), 0), (lambda: {}["a"], 0)],
+    [
+        (charge, 1),
+        (lambda: (_ for _ in ()).throw(ConnectionError()), 0),
+        (lambda: dict[str, int]()["a"], 0),
+    ],
     ids=["unknown", "ConnectionError", "KeyError"],
 )
 async def test_an_exception_that_no_rule_knows_is_named_once_with_the_cure(

@@ -147,12 +147,3 @@ async def test_data_of_a_failed_event_is_checked_too(caplog: pytest.LogCaptureFi
     await trial.run()
     assert seen[0]["error_message"] == "no"  # the usual data, because the other was refused
     assert "'ratio'" in caplog.text
-
-
-@pytest.mark.parametrize("data", [{"x": {1: 2, "1": 3}}, {"x": Decimal("1.1")}, ENDLESS])
-async def test_documents_go_by_the_same_rule(data: Any) -> None:
-    async def placed(event: Event, work: Work) -> None:
-        work.documents("docs").add(data)
-
-    letter = await only_letter(await ran(placed))
-    assert (letter.abandoned_reason, letter.error_type) == ("non_retryable", "UnstorableError")

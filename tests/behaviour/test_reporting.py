@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from headway import ConfigurationError
 from headway.logs import JsonFormatter, TerminalFormatter
 from headway.metrics import error_reporter
 
@@ -109,28 +108,6 @@ def test_a_reporter_that_raises_breaks_nothing_and_goes_on(shut: Shut, error: An
     assert len(shut.records) == 3
 
 
-class Unwilling(Exception):  # noqa: N818
-    def __setattr__(self, name: str, value: object) -> None:
-        raise TypeError("as it is")
-
-
-class Hostile(dict[str, Any]):
-    def keys(self) -> Any:
-        raise RuntimeError("not today")
-
-    def __iter__(self) -> Any:
-        raise RuntimeError("not today")
-
-
-def test_hostile_exceptions_and_contexts_do_not_reach_the_work(shut: Shut) -> None:
-    reporting: Any = error_reporter()
-    for context in ({}, {}, Hostile(), None):
-        reporting.report(Unwilling("as it is"), context)
-    assert reporting.flush(SOON)
-    assert "Unwilling" in shut.records[0].getMessage()
-    assert len(shut.records) <= 3
-
-
 def raise_one() -> None:
     raise ValueError("two\nlines from http://u:s3cret@host: Bearer s3cret1")
 
@@ -181,23 +158,3 @@ def test_reports_are_sent_only_where_the_user_asked_for_them(
     for name, value in settings.items():
         monkeypatch.setenv(name, value)
     assert hasattr(error_reporter(), "flush") == is_sent
-
-
-@pytest.mark.parametrize(
-    ("settings", "decisive"),
-    [
-        ({"ERROR_REPORTER_TYPE": "sentry"}, "_TYPE='sentry'"),
-        (
-            {"ERROR_REPORTER_TYPE": "", "ERROR_REPORTER_URL": "localhost:8081"},
-            "ERROR_REPORTER_URL=",
-        ),
-    ],
-    ids=["type", "address of the one that is meant if none is named"],
-)
-def test_what_cannot_be_used_is_refused(
-    settings: dict[str, str], decisive: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name, value in settings.items():
-        monkeypatch.setenv(name, value)
-    with pytest.raises(ConfigurationError, match=decisive):
-        error_reporter()

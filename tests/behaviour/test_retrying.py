@@ -9,18 +9,17 @@ import logging
 import sys
 import traceback
 import weakref
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import tenacity
 
 from headway import (
     ConfigurationError,
     DocumentNotFoundError,
-    RetryConfig,
     retry,
     retry_on_oc000,
 )
@@ -238,14 +237,6 @@ def test_the_ttl_ends_retrying(call: Call, bench: Bench) -> None:
     assert [fact.reason for fact in bench.recorder.of(GaveUp)] == [Reason.TTL_EXCEEDED]
 
 
-def test_a_whole_policy_may_be_given(bench: Bench) -> None:
-    policy = RetryConfig.from_mapping({"RETRY_MAX_ATTEMPTS": "2"}).policy()
-    failing = Failing(*lost(9))
-    with pytest.raises(ConnectionResetError):
-        retry(policy=policy, clock=bench.clock)(failing.sync)()
-    assert failing.calls == 3
-
-
 def test_the_defaults_are_five_attempts_with_full_jitter_on_doubling_waits(bench: Bench) -> None:
     failing = Failing(*lost(9))
     with pytest.raises(ConnectionResetError):
@@ -285,28 +276,17 @@ def test_oc000_retries_conflicts_and_lost_connections_and_nothing_else(bench: Be
 async def test_a_retried_function_may_call_itself(bench: Bench) -> None:
     failed: set[int] = set()
 
-    def fail_once(depth: int) -> None:
+    @bench.retry()
+    async def down(depth: int) -> int:
+        below: int = await down(depth - 1) + 1 if depth else 0
         if depth not in failed:
             failed.add(depth)
             raise ConnectionResetError
-
-    @bench.retry()
-    def down(depth: int) -> int:
-        below: int = down(depth - 1) + 1 if depth else 0
-        fail_once(depth)
         return below
 
-    @bench.retry()
-    async def down_async(depth: int) -> int:
-        below: int = await down_async(depth - 1) + 1 if depth else 0
-        fail_once(depth)
-        return below
-
-    assert down(3) == 3
-    failed.clear()
-    assert await down_async(3) == 3
+    assert await down(3) == 3
     # Each level fails once, and each success is that of one call.
-    assert [fact.attempts for fact in bench.recorder.of(Recovered)] == [2] * 8
+    assert [fact.attempts for fact in bench.recorder.of(Recovered)] == [2] * 4
 
 
 def test_threads_that_share_a_function_do_not_disturb_one_another(bench: Bench) -> None:
@@ -331,26 +311,6 @@ def test_threads_that_share_a_function_do_not_disturb_one_another(bench: Bench) 
     for fact in bench.recorder.of(RetryScheduled):
         told.setdefault(fact.failure.error.args[0], []).append(fact.failure.attempt)
     assert told == {caller: list(range(1, caller * 3 + 1)) for caller in range(1, 8)}
-
-
-@both
-def test_tenacity_inside_the_function_and_its_try_again_change_nothing(
-    call: Call, bench: Bench
-) -> None:
-    failing = Failing(*(tenacity.TryAgain() for _ in range(99)))
-    with pytest.raises(tenacity.TryAgain):
-        call(bench.retry(), failing)
-    assert failing.calls == 5
-    inner = Failing(*lost(2))
-
-    class Outer(Failing):
-        def sync(self, *args: object, **kwargs: object) -> str:
-            super().sync(*args, **kwargs)
-            return tenacity.Retrying(stop=tenacity.stop_after_attempt(3))(inner.sync)
-
-    outer = Outer(*lost())
-    assert call(bench.retry(), outer) == "done"
-    assert (outer.calls, inner.calls) == (2, 3)
 
 
 @both
@@ -391,23 +351,18 @@ def test_the_context_is_made_once_and_only_after_a_failure(call: Call, bench: Be
     assert [fact.context for fact in bench.recorder.of(GaveUp)] == [{}]
 
 
-class Event:
-    event_id = "e-2"
-    event_type = "payment"
-    body = b"..."
-
-
 def test_oc000_takes_the_context_from_arguments_of_known_names(bench: Bench) -> None:
     @bench.on_oc000(stop_after=1)
     def store(event: object, event_id: str, transaction_id: int = 0, *, other: str = "") -> None:
         raise ConnectionResetError
 
+    event = SimpleNamespace(event_id="e-2", event_type="payment", body=b"...")
     named = {"event_id": "e-3", "event_name": "paid", "body": "..."}
     for args, kwargs, context in (
         ((None, "e-1"), {}, {"event_id": "e-1"}),
         ((None,), {"event_id": "e-1", "other": "x"}, {"event_id": "e-1"}),
         (
-            (Event(), "e-1", 7),
+            (event, "e-1", 7),
             {},
             {"event_id": "e-1", "event_type": "payment", "transaction_id": "7"},
         ),
@@ -444,27 +399,10 @@ async def test_no_garbage_is_left_that_holds_what_the_call_used(
         gc.enable()
 
 
-@both
-def test_success_and_exhaustion_are_logged_once_at_the_end(
-    call: Call, bench: Bench, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.DEBUG, "headway")
-    retried = ["WARNING", "INFO"]
-    for conflicts, levels in ((1, [*retried, "INFO"]), (9, [*retried * 4, "ERROR"])):
-        caplog.clear()
-        with contextlib.suppress(RuntimeError):
-            call(bench.on_oc000(), Failing(*(RuntimeError("oc000") for _ in range(conflicts))))
-        assert [record.levelname for record in caplog.records] == levels
-
-
-class RefusalError(Exception):
-    """An answer that comes as an exception."""
-
-
 def test_an_expected_exception_is_an_answer_and_no_failure(bench: Bench) -> None:
-    failing = Failing(TimeoutError(), RefusalError("not on Sundays"))
-    with pytest.raises(RefusalError) as caught:
-        call_sync(bench.retry(expected=RefusalError), failing)
+    failing = Failing(TimeoutError(), LookupError("not on Sundays"))
+    with pytest.raises(LookupError) as caught:
+        call_sync(bench.retry(expected=LookupError), failing)
     assert failing.calls == 2
     assert bench.kinds == [RetryScheduled]
     assert not hasattr(caught.value, "__notes__")
@@ -474,9 +412,6 @@ def test_an_expected_exception_is_an_answer_and_no_failure(bench: Bench) -> None
 
 
 class Service(Failing):
-    def __init__(self) -> None:
-        super().__init__(*lost())
-
     @retry(backoff=AT_ONCE)
     def method(self) -> str:
         return self.sync()
@@ -490,38 +425,28 @@ class Service(Failing):
     def of_class(cls) -> str:
         return cls.__name__
 
-
-async def test_methods_of_every_kind_can_be_retried() -> None:
-    service, other = Service(), Service()
-    assert service.method() == "done"
-    assert (service.calls, other.calls) == (2, 0)
-    assert await other.async_method() == "done"
-    assert (service.calls, other.calls) == (2, 2)
-    assert Service.of_class() == service.of_class() == "Service"
-
-
-class Callback(Failing):
     async def __call__(self) -> str:
         return await self.awaited()
 
 
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda: functools.partial(functools.partial(Failing(*lost()).awaited)),
-        lambda: Callback(*lost()),
-        lambda: functools.partial(Callback(*lost())),
-    ],
-    ids=["partial of partial", "callable object", "partial of callable object"],
-)
-async def test_whatever_gives_an_awaitable_is_awaited_and_retried(
-    bench: Bench, make: Callable[[], Callable[..., Coroutine[Any, Any, str]]]
-) -> None:
-    assert await bench.retry()(make())() == "done"
-    assert bench.kinds == [RetryScheduled, Recovered]
+async def test_methods_and_callables_of_every_kind_can_be_retried(bench: Bench) -> None:
+    service, other = Service(*lost()), Service(*lost())
+    assert service.method() == "done"
+    assert (service.calls, other.calls) == (2, 0)
+    assert await other.async_method() == "done"
+    assert Service.of_class() == service.of_class() == "Service"
+    for decorated in (
+        functools.partial(functools.partial(Failing(*lost()).awaited)),
+        Service(*lost()),
+        functools.partial(Service(*lost())),
+    ):
+        assert await bench.retry()(decorated)() == "done"
+    assert bench.retry()(functools.partial(Failing(*lost()).sync, 1, two=2))() == "done"
+    assert bench.kinds == [RetryScheduled, Recovered] * 4
+    assert bench.recorder.of(Recovered)[-1].call == "Failing.sync"
 
 
-def test_the_wrapper_looks_like_what_it_wraps(bench: Bench) -> None:
+def test_the_wrapper_looks_like_what_it_wraps() -> None:
     @retry
     def plain(one: int, *, two: str = "2") -> str:
         """Say something."""
@@ -535,9 +460,6 @@ def test_the_wrapper_looks_like_what_it_wraps(bench: Bench) -> None:
     assert str(inspect.signature(plain)) == "(one: int, *, two: str = '2') -> str"
     assert not inspect.iscoroutinefunction(plain)
     assert inspect.iscoroutinefunction(awaited)
-    once = functools.partial(Failing(*lost()).sync, 1, two=2)
-    assert bench.retry()(once)() == "done"
-    assert [fact.call for fact in bench.recorder.of(Recovered)] == ["Failing.sync"]
 
 
 def generator() -> Iterator[int]:
@@ -548,20 +470,14 @@ async def async_generator() -> AsyncIterator[int]:
     yield 1
 
 
-class GeneratorObject:
-    def __call__(self) -> Iterator[int]:
-        yield 1
-
-
 @pytest.mark.parametrize(
     ("thing", "decisive"),
     [
         (generator, "generator"),
         (async_generator, "generator"),
         (functools.partial(generator), "generator"),
-        (GeneratorObject(), "generator"),
-        (classmethod(len), "@classmethod above"),
-        (staticmethod(len), "@staticmethod above"),
+        (classmethod(print), "@classmethod above"),
+        (staticmethod(print), "@staticmethod above"),
         (5, "5"),
         ("store", "'store'"),
         (None, "None"),

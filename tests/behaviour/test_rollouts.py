@@ -116,9 +116,9 @@ class Shop:
         await until(self.trial, lambda: self.trial.clock.now() - start > time, 2 * GRACE)
 
 
-async def test_a_thousand_events_that_only_the_new_version_reads_are_all_done_by_it() -> None:
+async def test_events_that_only_the_new_version_reads_are_all_done_by_it() -> None:
     shop = Shop()
-    orders = list(range(1000))
+    orders = list(range(200))
     async with shop.running("1", "2"):
         await shop.publish(*orders)
         await shop.rest()
@@ -127,20 +127,6 @@ async def test_a_thousand_events_that_only_the_new_version_reads_are_all_done_by
     assert {(fact.version, fact.awaited) for fact in handed_on} == {("1", ("2",))}
     assert shop.trial.facts.of(EventRetryScheduled) == []
     await assert_all_is_accounted_for(shop.trial)
-
-
-async def test_events_of_each_version_wait_for_none_of_the_other() -> None:
-    shop = Shop()
-    async with shop.running("1"):
-        async with shop.running("2"):
-            pass  # it was here: all that only version 2 reads waits for it
-        await shop.publish(*range(100))
-        await until(shop.trial, lambda: len(shop.trial.facts.of(EventHandedOn)) >= 100)
-        before = shop.trial.clock.now()
-        await shop.publish("old")
-        await until(shop.trial, lambda: len(shop.done) == 1)
-        assert shop.trial.clock.now() - before < SECOND
-    assert shop.done == [("1", "old", 1)]
 
 
 async def test_a_single_version_ends_what_it_cannot_read_at_once() -> None:

@@ -76,7 +76,7 @@ async def call(engine: Engine, callback: Callable[[Any], Any], **options: Any) -
 
     options = {"operation_id": "a", "clock": VirtualClock(), **options}
     if hasattr(engine, "store_now"):
-        return await asyncio.to_thread(run_transaction, engine.connect, plain, **options)
+        return await asyncio.to_thread(lambda: run_transaction(engine.connect, plain, **options))
     return await run_transaction(engine.connect, awaited, **options)
 
 
@@ -242,9 +242,7 @@ async def test_callbacks_may_nest_transactions_and_be_objects(database: str) -> 
     assert await effects(Asyncpg(database)) == ["asyncpg", "psycopg"]
 
 
-async def test_what_the_database_refuses_at_commit_is_an_answer(
-    database: str, tmp_path: Path
-) -> None:
+async def test_what_the_database_refuses_at_commit_is_an_answer(database: str) -> None:
     """Nothing is in doubt then."""
     engine, recorder = Asyncpg(database), Recorder()
     await engine.execute(
@@ -259,21 +257,6 @@ async def test_what_the_database_refuses_at_commit_is_an_answer(
         await engine.store("a", observer=recorder)
     assert [fact.reason for fact in recorder.of(GaveUp)] == [Reason.NON_RETRYABLE]
     assert await effects(engine) == []
-
-    def connect() -> sqlite3.Connection:
-        connection = sqlite3.connect(tmp_path / "cars.db")
-        connection.execute("pragma foreign_keys = on")
-        return connection
-
-    await Sqlite(str(tmp_path / "cars.db")).execute(
-        "create table car (id primary key)",
-        "create table loan (car references car deferrable initially deferred)",
-    )
-    create_operations_table(connect)
-    with pytest.raises(sqlite3.IntegrityError, match="FOREIGN KEY"):
-        run_transaction(
-            connect, lambda c: c.execute("insert into loan values ('none')"), operation_id="a"
-        )
 
 
 # Connections
@@ -315,15 +298,11 @@ def test_row_and_cursor_factories_do_not_matter(file: str, database: str, name: 
         store("another")
 
 
-@pytest.mark.parametrize("sticks", [False, True])
-def test_every_connection_is_closed_and_one_that_does_not_close_changes_nothing(
-    file: str, caplog: pytest.LogCaptureFixture, *, sticks: bool
-) -> None:
+def test_every_connection_is_closed_and_one_that_does_not_close_changes_nothing(file: str) -> None:
     class Sticky(sqlite3.Connection):
         def close(self) -> None:
             super().close()
-            if sticks:
-                raise ConnectionError("will not go")
+            raise ConnectionError("will not go")
 
     opened: list[sqlite3.Connection] = []
 
@@ -341,7 +320,6 @@ def test_every_connection_is_closed_and_one_that_does_not_close_changes_nothing(
     for connection in opened:
         with pytest.raises(sqlite3.ProgrammingError, match="closed"):
             connection.execute("select 1")
-    assert ("Could not close" in caplog.text) == sticks
 
 
 async def test_a_cancelled_transaction_closes_its_connection(database: str) -> None:
@@ -379,7 +357,7 @@ def in_transaction(database: str) -> Any:
     return connection
 
 
-async def test_connections_that_cannot_be_used_are_refused(database: str) -> None:
+async def test_what_cannot_be_used_is_refused(database: str) -> None:
     def callback(_: Any) -> None:
         raise AssertionError("must not run")
 
@@ -393,15 +371,13 @@ async def test_connections_that_cannot_be_used_are_refused(database: str) -> Non
     for connect, decisive in refused:
         with pytest.raises(ConfigurationError, match=decisive):
             run_transaction(connect, callback, operation_id="a")
-
-
-@pytest.mark.parametrize("given", ["", 7, None])
-def test_an_operation_id_that_is_no_text_is_refused(given: Any) -> None:
-    with pytest.raises(ConfigurationError, match=f"operation_id={given!r}"):
-        run_transaction(lambda: sqlite3.connect(":memory:"), lambda _: None, operation_id=given)
-
-
-async def test_an_unknown_isolation_is_refused_with_those_there_are(engine: Engine) -> None:
-    known = "immediate" if isinstance(engine, Sqlite) else "repeatable_read"
-    with pytest.raises(ConfigurationError, match=f"isolation='solid'.*{known}"):
-        await engine.store("a", isolation="solid")
+    given: Any
+    for given in ("", 7, None):
+        with pytest.raises(ConfigurationError, match=f"operation_id={given!r}"):
+            run_transaction(object, callback, operation_id=given)
+    for connect, known in (
+        (lambda: psycopg.connect(database), "repeatable_read"),
+        (lambda: sqlite3.connect(":memory:"), "immediate"),
+    ):
+        with pytest.raises(ConfigurationError, match=f"isolation='solid'.*{known}"):
+            run_transaction(connect, callback, operation_id="a", isolation="solid")

@@ -5,9 +5,8 @@ from typing import Any
 
 import msgspec
 
-from headway import BlockingWork, Event, Service, Work
+from headway import Event, Service, Work
 from headway.facts import (
-    DocumentsSkipped,
     DuplicatesRecognised,
     EventRecovered,
     EventRetryScheduled,
@@ -83,26 +82,6 @@ async def test_reads_see_what_the_handler_has_written_before() -> None:
     ]
 
 
-async def test_a_plain_function_reads_and_writes_in_its_own_words() -> None:
-    seen: list[Any] = []
-
-    def handle(event: Event, work: BlockingWork) -> None:
-        orders = work.documents("orders")
-        orders.insert_new({"_id": "b"})
-        seen.append(orders.get("a"))
-        seen.append([each["_id"] for each in orders.require(["a", "b"])])
-        seen.append([each["_id"] for each in orders.find({})])
-        orders.require(["x", "y"])
-
-    trial = trial_of(handle)
-    await trial.put("orders", {"_id": "a"})
-    await trial.publish("OrderPlaced")
-    await trial.run()
-    assert seen == [{"_id": "a"}, ["a", "b"], ["a", "b"]] * 9
-    letter = await only_letter(trial)
-    assert letter.last_error == "DocumentNotFoundError: not found in orders: x, y"
-
-
 async def test_what_was_read_or_written_can_be_changed_without_changing_what_is_stored() -> None:
     async def handle(event: Event, work: Work) -> None:
         (document,) = await work.documents("orders").require("a")
@@ -119,18 +98,6 @@ async def test_what_was_read_or_written_can_be_changed_without_changing_what_is_
 
 
 # Writing
-
-
-async def test_documents_that_are_there_are_skipped_and_counted() -> None:
-    async def handle(event: Event, work: Work) -> None:
-        work.documents("chunks").insert_new([{"_id": each, "by": "us"} for each in "abc"])
-
-    trial = trial_of(handle)
-    await trial.put("chunks", {"_id": "b", "by": "them"})
-    await trial.publish("OrderPlaced")
-    await trial.run()
-    assert [each["by"] for each in await trial.documents("chunks")] == ["us", "them", "us"]
-    assert [fact.count for fact in trial.facts.of(DocumentsSkipped)] == [1]
 
 
 async def test_a_lost_condition_runs_the_handler_again_at_once_in_the_same_attempt() -> None:
@@ -172,19 +139,6 @@ async def test_after_five_lost_runs_the_attempt_has_failed() -> None:
     letters = await trial.letters("orders.failed")
     ends = [(letter.abandoned_reason, letter.error_type) for letter in letters]
     assert ends == [("max_attempts_exceeded", "ConditionLostError")] * 8
-
-
-async def test_an_update_of_a_document_that_is_not_there_waits_for_it() -> None:
-    async def handle(event: Event, work: Work) -> None:
-        if work.attempt == 3:
-            await trial.put("accounts", {"_id": "a"})
-        work.documents("accounts").update("a", {"n": 1})
-
-    trial = trial_of(handle)
-    await trial.publish("OrderPlaced")
-    await trial.run()
-    assert await trial.documents("accounts") == [{"_id": "a", "n": 1}]
-    assert [fact.retries for fact in trial.facts.of(EventRecovered)] == [2]
 
 
 async def test_nothing_of_a_failed_attempt_takes_effect() -> None:
@@ -299,19 +253,6 @@ async def test_an_attempt_of_a_document_is_counted_once_for_each_operation() -> 
         assert document["status"] == status
         assert document["lastAttemptTime"].startswith(f"2000-01-01T{at}")
     assert await reasons(trial) == ["non_retryable"]
-
-
-async def test_a_document_that_goes_away_while_its_event_fails_is_no_trouble() -> None:
-    async def handle(event: Event, work: Work) -> None:
-        trial.state.documents["messages"].clear()
-        raise ValueError
-
-    trial = about(handle)
-    await trial.put("messages", {"_id": "a"})
-    await trial.publish("OrderPlaced", {"ids": ["a"]})
-    await trial.run()
-    assert await reasons(trial) == ["non_retryable"]
-    await assert_all_is_accounted_for(trial)
 
 
 async def test_an_event_whose_documents_are_all_processed_is_superseded_and_not_run() -> None:

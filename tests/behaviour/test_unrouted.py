@@ -126,21 +126,6 @@ async def test_services_started_in_the_wrong_order_lose_nothing(site: Site) -> N
     assert await site.unrouted() == {}
 
 
-async def test_a_new_handler_of_an_old_service_gets_what_waited(site: Site) -> None:
-    await site.publish("OrderPlaced", "a")
-    orders = orders_service()
-    await site.run(orders)
-    shipped: list[str] = []
-
-    @orders.on("OrderShipped")
-    async def ship(event: Any, work: Any) -> None:
-        shipped.append(event.data["order"])
-
-    await site.run(orders)
-    assert shipped == ["a"]
-    assert await site.unrouted() == {}
-
-
 @pytest.mark.parametrize(
     "orders",
     [
@@ -202,7 +187,7 @@ async def test_publishing_from_outside_keeps_the_event_and_says_where_and_what_w
         with caplog.at_level(logging.WARNING, logger="headway"):
             for event_type in meant:
                 assert await headway.publish(event_type, {}) == 0
-            pair = [("OrderShipped", {}), ("InvoicePaid", {})]
+            pair: list[tuple[str, Any]] = [("OrderShipped", {}), ("InvoicePaid", {})]
             assert await headway.publish_all(pair) == 1
         listed = {
             each.event_type: (each.events, each.meant) for each in await headway.unrouted.list()
