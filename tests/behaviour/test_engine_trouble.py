@@ -485,8 +485,7 @@ async def test_the_loss_is_said_at_once_then_seldom_and_the_engine_is_asked_at_g
 
 
 class Raising:
-    def __init__(self) -> None:
-        self.told = 0
+    told = 0
 
     def tell(self, fact: Fact) -> None:
         self.told += 1

@@ -132,6 +132,7 @@ async def test_no_good_event_waits_for_30_invalid_ones(
 async def paused(count: int, **options: Any) -> AsyncIterator[tuple[Shop, Worker]]:
     """Have a worker whose event type pauses, because every one of these events fails."""
     shop = Shop(**options)
+    shop.service.transient = replace(shop.service.transient, ttl=2 * MINUTE)
     shop.error = KeyError("a bad deploy")
     await shop.publish_many(count)
     async with shop.trial.running() as worker:
@@ -193,7 +194,6 @@ async def test_a_busy_service_that_turns_bad_does_not_pour_out_all_that_it_has_t
 
 async def test_a_pause_costs_no_event_its_time_to_live() -> None:
     async with paused(100) as (shop, worker):
-        shop.service.transient = replace(shop.service.transient, ttl=2 * MINUTE)
         await shop.trial.clock.wait(4 * MINUTE)
         before = shop.letters
         shop.error = RuntimeError("a fault of its own")
