@@ -5,18 +5,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from headway.testing.conformance.candidates import CandidatesConformance
-from headway.testing.conformance.commit import CommitConformance
-from headway.testing.conformance.desk import DeskConformance
-from headway.testing.conformance.documents import DocumentsConformance
-from headway.testing.conformance.history import HistoryConformance
-from headway.testing.conformance.leases import LeasesConformance
-from headway.testing.conformance.letters import LettersConformance
 from headway.testing.conformance.locked import LockedConformance
-from headway.testing.conformance.places import PlacesConformance
-from headway.testing.conformance.records import RecordsConformance
-from headway.testing.conformance.totals import TotalsConformance
 from headway.testing.servers import PostgreSQL
+from tests.conformance import suites
 from tests.engines.pairs.postgres_harness import PostgresHarness, emptied, made_ready
 
 pytestmark = pytest.mark.server("postgresql")
@@ -37,22 +28,7 @@ async def harness(database: str) -> AsyncIterator[PostgresHarness]:
     await harness.close()
 
 
-class TestStore(
-    CommitConformance,
-    DocumentsConformance,
-    LettersConformance,
-    PlacesConformance,
-    RecordsConformance,
-):
-    pass
+class TestStore(suites.Store): ...
 
 
-class TestSweeping(
-    CandidatesConformance,
-    DeskConformance,
-    HistoryConformance,
-    LeasesConformance,
-    LockedConformance,
-    TotalsConformance,
-):
-    pass
+class TestSweeping(suites.Sweeping, LockedConformance): ...

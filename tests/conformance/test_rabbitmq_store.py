@@ -7,11 +7,9 @@ from pathlib import Path
 import pytest
 
 from headway.testing.conformance.commit import CommitConformance
-from headway.testing.conformance.documents import DocumentsConformance
 from headway.testing.conformance.harness import Capability
 from headway.testing.conformance.letters import LettersConformance
 from headway.testing.conformance.places import PlacesConformance
-from headway.testing.conformance.records import RecordsConformance
 from headway.testing.conformance.unrouted import UnroutedConformance
 from headway.testing.engines import sqlite_store, with_store
 from headway.testing.ports import Engine
@@ -55,16 +53,10 @@ async def harness(rabbitmq_vhost: str, tmp_path: Path) -> AsyncIterator[RabbitSt
 class TestCommit(CommitConformance): ...
 
 
-class TestDocuments(DocumentsConformance): ...
-
-
 class TestLetters(LettersConformance): ...
 
 
 class TestPlaces(PlacesConformance): ...
-
-
-class TestRecords(RecordsConformance): ...
 
 
 class TestUnrouted(UnroutedConformance): ...

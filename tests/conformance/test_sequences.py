@@ -1,6 +1,6 @@
 """The same suites on every engine that keeps sequences."""
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from datetime import timedelta
 from itertools import count
 from pathlib import Path
@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 import redis
 
-from headway.adapters.sqlite import sequence_rows
 from headway.order import SequenceSettings
 from headway.testing.clock import VirtualClock
 from headway.testing.conformance.ordering import SequencesHarness
@@ -20,64 +19,62 @@ from headway.testing.engines import (
     redis_sequences,
     sqlite_sequences,
 )
-from headway.testing.ports import Offer, SequenceEngine
+from headway.testing.ports import SequenceEngine
 from headway.testing.servers import Redis
 from headway.testing.servers.process import wait_until
 
+Make = Callable[[VirtualClock, SequenceSettings], SequenceEngine]
+
 
 class Harness(SequencesHarness):
-    def __init__(self) -> None:
+    def __init__(self, make: Make) -> None:
         self.clock = VirtualClock()
+        self._make = make
         self._opened: list[SequenceEngine] = []
 
     async def open_sequences(self, settings: SequenceSettings) -> SequenceEngine:
-        self._opened.append(self._made(settings))
+        self._opened.append(self._make(self.clock, settings))
         return self._opened[-1]
 
     async def close(self) -> None:
         for engine in self._opened:
             await engine.close()
 
-    def _made(self, settings: SequenceSettings) -> SequenceEngine:
-        raise NotImplementedError
+
+@pytest.fixture
+async def harness(make: Make) -> AsyncIterator[Harness]:
+    harness = Harness(make)
+    yield harness
+    await harness.close()
 
 
-class MemoryHarness(Harness):
-    def __init__(self) -> None:
-        super().__init__()
-        self.shelf = MemoryShelf()
-
-    def _made(self, settings: SequenceSettings) -> SequenceEngine:
-        return MemorySequences(self.clock, settings, self.shelf)
+class TestMemory(SequencesConformance):
+    @pytest.fixture
+    def make(self) -> Make:
+        shelf = MemoryShelf()
+        return lambda clock, settings: MemorySequences(clock, settings, shelf)
 
 
-class SqliteHarness(Harness):
-    def __init__(self, path: Path) -> None:
-        super().__init__()
-        self.path = path
-
-    def _made(self, settings: SequenceSettings) -> SequenceEngine:
-        return sqlite_sequences(self.path, self.clock, settings, synchronous="off")
+class TestSqlite(SequencesConformance):
+    @pytest.fixture
+    def make(self, tmp_path: Path) -> Make:
+        path = tmp_path / "headway.db"
+        return lambda clock, settings: sqlite_sequences(path, clock, settings, synchronous="off")
 
 
-class RedisHarness(Harness):
-    def __init__(self, url: str) -> None:
-        super().__init__()
-        self.url = url
+class TestSqliteReadingSome(TestSqlite):
+    """Only some of the held results of a key are read, as where it holds many."""
 
-    def _made(self, settings: SequenceSettings) -> SequenceEngine:
-        return redis_sequences(self.url, settings, clock=self.clock)
+    @pytest.fixture(autouse=True)
+    def _none_are_few(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("headway.adapters.sqlite.sequence_rows.FEW", 0)
 
 
-class ClusterHarness(RedisHarness):
-    prefixes = count()
-
-    def __init__(self, url: str) -> None:
-        super().__init__(url)
-        self.prefix = f"p{next(self.prefixes)}"
-
-    def _made(self, settings: SequenceSettings) -> SequenceEngine:
-        return clustered_sequences(self.url, settings, prefix=self.prefix, clock=self.clock)
+@pytest.mark.server("redis")
+class TestRedis(SequencesConformance):
+    @pytest.fixture
+    def make(self, redis_database: str) -> Make:
+        return lambda clock, settings: redis_sequences(redis_database, settings, clock=clock)
 
 
 class RedisNode(Redis):
@@ -98,67 +95,13 @@ def redis_cluster(redis_server: Redis) -> Iterator[str]:
         yield server.url
 
 
-class OnMemory:
-    @pytest.fixture
-    async def harness(self) -> AsyncIterator[Harness]:
-        harness = MemoryHarness()
-        yield harness
-        await harness.close()
-
-
-class OnSqlite:
-    @pytest.fixture
-    async def harness(self, tmp_path: Path) -> AsyncIterator[Harness]:
-        harness = SqliteHarness(tmp_path / "headway.db")
-        yield harness
-        await harness.close()
-
-
 @pytest.mark.server("redis")
-class OnRedis:
+class TestCluster(SequencesConformance):
+    prefixes = count()
+
     @pytest.fixture
-    async def harness(self, redis_database: str) -> AsyncIterator[Harness]:
-        harness = RedisHarness(redis_database)
-        yield harness
-        await harness.close()
-
-
-@pytest.mark.server("redis")
-class OnCluster:
-    @pytest.fixture
-    async def harness(self, redis_cluster: str) -> AsyncIterator[Harness]:
-        harness = ClusterHarness(redis_cluster)
-        yield harness
-        await harness.close()
-
-
-class TestMemory(OnMemory, SequencesConformance): ...
-
-
-class TestSqlite(OnSqlite, SequencesConformance): ...
-
-
-class TestSqliteReadingSome(OnSqlite, SequencesConformance):
-    """Only some of the held results of a key are read, as where it holds many."""
-
-    @pytest.fixture(autouse=True)
-    def _none_are_few(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(sequence_rows, "FEW", 0)
-
-
-class TestRedis(OnRedis, SequencesConformance): ...
-
-
-class TestCluster(OnCluster, SequencesConformance): ...
-
-
-@pytest.mark.server("redis")
-async def test_a_cluster_says_once_what_it_can_lose(
-    redis_cluster: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    sequences = clustered_sequences(redis_cluster, prefix="losses")
-    for token in ("a", "b"):
-        await sequences.offer([Offer(key, 1, b"", token) for key in "xyz"])
-    await sequences.close()
-    lines = [(record.levelname, "appendfsync is" in record.message) for record in caplog.records]
-    assert lines == [("WARNING", True)]
+    def make(self, redis_cluster: str) -> Make:
+        prefix = f"p{next(self.prefixes)}"
+        return lambda clock, settings: clustered_sequences(
+            redis_cluster, settings, prefix=prefix, clock=clock
+        )

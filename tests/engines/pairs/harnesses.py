@@ -3,19 +3,12 @@
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from headway.adapters.memory.bus import MemoryBus
-from headway.adapters.memory.history import MemoryHistory
-from headway.adapters.memory.letters import MemoryLetters
-from headway.adapters.memory.places import MemoryPlaces
-from headway.adapters.memory.unrouted import MemoryUnrouted
-from headway.adapters.sqlite.connection import Location
-from headway.adapters.sqlite.records import row_of, write
-from headway.adapters.sqlite.schema import open_file
-from headway.adapters.sqlite.timeline import Moment
+from msgspec.structs import replace as replaced
+
 from headway.clock import Clock
 from headway.testing.chance import Fixed
 from headway.testing.clock import VirtualClock
@@ -24,39 +17,46 @@ from headway.testing.engines import (
     SqliteStore,
     State,
     StoreParts,
+    memory_engine,
     sqlite_store,
     with_store,
     without_store,
 )
-from headway.testing.ports import Bus, BusPlaces, DoneRecord, Engine, History, Letters, Unrouted
+from headway.testing.ports import Delivery, Done, DoneRecord, Engine, Travel, Unit
 
 
-@dataclass(frozen=True)
-class Parts:
-    """A bus, with letters and places that know nothing of records."""
-
-    bus: Bus
-    letters: Letters
-    places: BusPlaces
-    unrouted: Unrouted
-    history: History
-
-
-class Uncounted(MemoryPlaces):
+class Uncounted:
     """Places of a bus that finds only what waits in it."""
 
+    def __init__(self, places: Any) -> None:
+        self._places = places
+
     async def where(self, operations: Sequence[str]) -> Mapping[str, Sequence[str]]:
-        found = await super().where(operations)
+        found = await self._places.where(operations)
         return {operation: places for operation, places in found.items() if places}
 
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._places, name)
 
-def bus_parts(state: State, clock: Clock) -> Parts:
-    return Parts(
-        MemoryBus(state, clock, Fixed()),
-        MemoryLetters(state, clock),
-        Uncounted(state, clock),
-        MemoryUnrouted(state, clock),
-        MemoryHistory(state.notes),
+
+def bus_parts(state: State, clock: Clock) -> Engine:
+    """Give the memory engine, of whose parts only those of a bus are meant."""
+    engine = memory_engine(clock, Fixed(), state)
+    places: Any = Uncounted(engine.places)
+    return replace(engine, places=places)
+
+
+def unsent(record: DoneRecord) -> Unit:
+    """Give the unit whose commit leaves such a record: nothing of it has been sent yet."""
+    travel = Travel(operation=record.operation)
+    delivery = Delivery(queue=record.queue, body=b"", travel=travel, receipt=None)
+    return Unit(
+        delivery=delivery,
+        then=Done(),
+        record=replaced(record, outgoing=(), letter=None, failed_queue=""),
+        outgoing=record.outgoing,
+        letter=record.letter,
+        failed_queue=record.failed_queue,
     )
 
 
@@ -70,7 +70,7 @@ class StoreHarness(EngineHarness):
         self.state = state or State()
         self.path = path
         self.stores: list[SqliteStore] = []
-        self.wrap_parts: Callable[[Parts], Parts] = lambda parts: parts
+        self.wrap_parts: Callable[[Engine], Engine] = lambda parts: parts
         self.wrap_store: Callable[[SqliteStore], StoreParts] = lambda store: store
 
     async def open_engine(self) -> Engine:
@@ -84,8 +84,9 @@ class StoreHarness(EngineHarness):
         self.state.crash(getattr(engine.bus, "inner", engine.bus))
 
     async def keep_record(self, record: DoneRecord) -> None:
-        with closing(open_file(Location(path=self.path))) as connection:
-            assert write(connection, [row_of(record, "0", Moment(self.clock.now()))])
+        store = sqlite_store(self.path, self.clock, synchronous="off")
+        await store.commit([unsent(record)])
+        await store.close()
 
     def write_row(self, session: Any, text: str) -> None:
         session.execute("create table if not exists own (text)")

@@ -7,8 +7,6 @@ from typing import Any
 
 from pymongo import AsyncMongoClient
 
-from headway.adapters.mongodb.bodies import Transaction
-from headway.adapters.mongodb.naming import LEASES
 from headway.clock import Clock, SystemClock
 from headway.testing.conformance.harness import Capability, EngineHarness
 from headway.testing.engines import MongoStore, State, mongodb_store, with_store
@@ -44,12 +42,12 @@ class MongoHarness(EngineHarness):
     async def set_clock(self, step: timedelta) -> None:
         """Set the clock of the server: its times move away from those that it stored."""
         before = {"$subtract": ["$until", step // timedelta(milliseconds=1)]}
-        await self.database[LEASES].update_many({}, [{"$set": {"until": before}}])
+        await self.database["headway_leases"].update_many({}, [{"$set": {"until": before}}])
 
     async def keep_record(self, record: DoneRecord) -> None:
         await self.open_store().records.keep(record, "0")
 
-    async def write_row(self, session: Transaction, text: str) -> None:
+    async def write_row(self, session: Any, text: str) -> None:
         await session.database["own"].insert_one({"text": text}, session=session.session)
 
     async def rows(self) -> list[str]:

@@ -8,13 +8,12 @@ from typing import Any
 
 import asyncpg
 
-from headway.adapters.postgres.records import row_of, write
 from headway.clock import Clock
 from headway.testing.clock import VirtualClock
 from headway.testing.conformance.harness import Capability, EngineHarness
 from headway.testing.engines import PostgresStore, State, postgres_store, with_store
 from headway.testing.ports import DoneRecord, Engine
-from tests.engines.pairs.harnesses import bus_parts
+from tests.engines.pairs.harnesses import bus_parts, unsent
 
 
 class PostgresHarness(EngineHarness):
@@ -54,9 +53,9 @@ class PostgresHarness(EngineHarness):
             await connection.execute(_SERVER_TIME.format(self.wall_clock_step.total_seconds()))
 
     async def keep_record(self, record: DoneRecord) -> None:
-        await self.store().open()
-        async with connected(self.url) as connection:
-            assert await write(connection, [row_of(record, "0")])
+        store = self.store()
+        await store.open()
+        await store.commit([unsent(record)])
 
     def write_row(self, session: Any, text: str) -> Awaitable[object]:
         async def write_it() -> None:

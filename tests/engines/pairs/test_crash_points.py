@@ -26,11 +26,13 @@ from headway.testing.conformance.examples import (
 )
 from headway.testing.ports import Delivery, Done, Ended, Engine, Increment, Message, Unit
 from tests.chaos.simulation.state import WatchedState
-from tests.engines.pairs.doom import Doom, DoomedStore, KilledError, doomed
+from tests.engines.pairs.doom import Doom, KilledError, doomed, doomed_store
 from tests.engines.pairs.harnesses import StoreHarness, bus_parts
 
 Deed = Callable[[StoreHarness, Engine], Awaitable[None]]
 MINUTE = timedelta(minutes=1)
+KEY = f"{ORDERS.name}/OrderPaid/0/a"
+OUT = message("out", queue=MAILS.name)
 
 
 class Site:
@@ -55,7 +57,7 @@ class Site:
             self._opened.append(harness)
             doom = Doom()
             harness.wrap_parts = partial(doomed, doom=doom)
-            harness.wrap_store = partial(DoomedStore, doom=doom)
+            harness.wrap_store = partial(doomed_store, doom=doom)
             engine = await opened(harness)
             try:
                 doom.at = doom.points + at
@@ -82,29 +84,47 @@ async def site(tmp_path: Path) -> AsyncIterator[Site]:
 # What workers do
 
 
-def done(delivery: Delivery, harness: StoreHarness, *outgoing: Message) -> Unit:
-    """Work that is counted by its operation and generation: once is right, twice would be seen."""
+def succeeds(harness: StoreHarness, delivery: Delivery, *outgoing: Message) -> Unit:
+    """Count by operation and generation: once is right, twice would be seen."""
     travel = delivery.travel
     counted = Increment("counts", f"{delivery.queue} {travel.operation} {travel.generation}", "n")
     return unit(delivery, harness.clock.now(), writes=(counted,), outgoing=outgoing)
 
 
-async def drain(harness: StoreHarness, engine: Engine, *outgoing: Message) -> None:
-    """Work until nothing is due any more, and recognise what has ended before."""
+def fails(harness: StoreHarness, delivery: Delivery) -> Unit:
+    """End as a letter, with an event that says so."""
+    told = message("a-failed", queue=MAILS.name)
+    return failing(delivery, harness.clock.now(), outgoing=(told,))
+
+
+async def work(
+    harness: StoreHarness, engine: Engine, first: Callable[[Delivery], Unit] | None = None
+) -> None:
+    """Work until nothing is due, and recognise what has ended before.
+
+    `first`: how the first generation of an order ends; everything else succeeds.
+    """
     while taken := await engine.bus.take([ORDERS.name, MAILS.name], 10):
         for delivery in taken:
             found = (await engine.records.find([key_of(delivery)])).get(key_of(delivery))
-            first = delivery.queue == ORDERS.name and delivery.travel.generation == "0"
-            ended = (
-                done(delivery, harness, *(outgoing if first else ()))
-                if found is None
-                else Unit(delivery=delivery, then=Done(), record=found, resumes=True)
-            )
-            await engine.finisher.finish([ended])
+            if found is not None:
+                ending = Unit(delivery=delivery, then=Done(), record=found, resumes=True)
+            elif first and delivery.queue == ORDERS.name and delivery.travel.generation == "0":
+                ending = first(delivery)
+            else:
+                ending = succeeds(harness, delivery)
+            await engine.finisher.finish([ending])
 
 
-async def publish_in_peace(harness: StoreHarness) -> None:
+async def finish_one(
+    harness: StoreHarness, engine: Engine, end: Callable[[Delivery], Unit]
+) -> None:
     await bus_parts(harness.state, harness.clock).bus.publish([message("a")])
+    await engine.finisher.finish([end(await take_one(harness, engine))])
+
+
+async def fail(harness: StoreHarness, engine: Engine) -> None:
+    await finish_one(harness, engine, partial(fails, harness))
 
 
 async def counts(engine: Engine) -> dict[str, int]:
@@ -120,48 +140,42 @@ async def letters_of(engine: Engine) -> list[Letter]:
     return list(await engine.letters.read(ORDERS.failed, 100))
 
 
-async def ended(engine: Engine, key: str) -> Ended | None:
-    found = await engine.records.find([key])
-    return found[key].ended if key in found else None
+async def decide(engine: Engine, decision: str, target: str = ORDERS.name) -> None:
+    for letter in await letters_of(engine):
+        if decision == "requeue":
+            there = msgspec.structs.replace(sent_again(letter), queue=target)
+            assert await engine.letters.requeue(ORDERS.failed, letter.letter_id, there)
+        else:
+            await engine.letters.remove(ORDERS.failed, [letter.letter_id])
 
 
-KEY = f"{ORDERS.name}/OrderPaid/0/a"
+async def ended(engine: Engine) -> Ended | None:
+    found = await engine.records.find([KEY])
+    return found[KEY].ended if KEY in found else None
 
 
 async def test_killed_at_any_point_of_a_success(site: Site) -> None:
-    out = message("out", queue=MAILS.name)
-
-    async def finish(harness: StoreHarness, engine: Engine) -> None:
-        await publish_in_peace(harness)
-        delivery = await take_one(harness, engine)
-        await engine.finisher.finish([done(delivery, harness, out)])
+    async def succeed(harness: StoreHarness, engine: Engine) -> None:
+        await finish_one(harness, engine, lambda one: succeeds(harness, one, OUT))
 
     async def then(harness: StoreHarness, engine: Engine) -> None:
-        await drain(harness, engine, out)
+        await work(harness, engine, lambda one: succeeds(harness, one, OUT))
         assert await counts(engine) == {f"{ORDERS.name} a 0": 1, f"{MAILS.name} out 0": 1}
-        assert await ended(engine, KEY) is Ended.DONE
+        assert await ended(engine) is Ended.DONE
         assert not harness.state.items
         assert not await engine.records.undispatched(harness.clock.now() + MINUTE, 10)
 
-    steps = await site.every_death(finish, then)
+    steps = await site.every_death(succeed, then)
     assert steps == ["commit", "publish", "dispatched", "settle"]
-
-
-async def fail(harness: StoreHarness, engine: Engine) -> None:
-    """Let one event end as a letter, with an event that says so."""
-    await publish_in_peace(harness)
-    delivery = await take_one(harness, engine)
-    told = message("a-failed", queue=MAILS.name)
-    await engine.finisher.finish([failing(delivery, harness.clock.now(), outgoing=(told,))])
 
 
 async def test_killed_at_any_point_of_a_failure(site: Site) -> None:
     async def then(harness: StoreHarness, engine: Engine) -> None:
-        await again_or_drain(harness, engine)
+        await work(harness, engine, partial(fails, harness))
         await keep_house(harness, engine)
         (letter,) = await letters_of(engine)
         assert letter.operation == "a"
-        assert await ended(engine, KEY) is Ended.FAILED
+        assert await ended(engine) is Ended.FAILED
         assert await counts(engine) == {f"{MAILS.name} a-failed 0": 1}
         assert await engine.places.astray(10) == (0, [])
 
@@ -173,71 +187,52 @@ async def test_killed_at_any_point_of_a_failure(site: Site) -> None:
 async def test_killed_at_any_point_of_a_failure_that_a_person_decides_about_at_once(
     site: Site, decision: str
 ) -> None:
-    """The letter is there before the worker could take down that it is; then the worker dies."""
+    """The letter is there before the worker could record that it is; then the worker dies."""
 
     async def then(harness: StoreHarness, engine: Engine) -> None:
         for _ in range(3):
-            for letter in await letters_of(engine):
-                if decision == "requeue":
-                    await engine.letters.requeue(
-                        ORDERS.failed, letter.letter_id, sent_again(letter)
-                    )
-                else:
-                    await engine.letters.remove(ORDERS.failed, [letter.letter_id])
-            await again_or_drain(harness, engine)
+            await decide(engine, decision)
+            await work(harness, engine, partial(fails, harness))
             await keep_house(harness, engine)
         assert await letters_of(engine) == []
         found = await counts(engine)
         assert found.pop(f"{MAILS.name} a-failed 0") == 1
         assert list(found.values()) == ([1] if decision == "requeue" else [])
-        assert await ended(engine, KEY) is (
-            Ended.REQUEUED if decision == "requeue" else Ended.PURGED
-        )
+        assert await ended(engine) is (Ended.REQUEUED if decision == "requeue" else Ended.PURGED)
         assert list((await engine.places.where(["a"]))["a"]) == [f"done in {ORDERS.name}"]
         assert (await engine.places.balance()).done == 2
 
     await site.every_death(fail, then)
 
 
-async def again_or_drain(harness: StoreHarness, engine: Engine) -> None:
-    """Fail the first generation once more; let what was sent again succeed."""
-    while taken := await engine.bus.take([ORDERS.name, MAILS.name], 10):
-        for delivery in taken:
-            found = (await engine.records.find([key_of(delivery)])).get(key_of(delivery))
-            if found is not None:
-                ending = Unit(delivery=delivery, then=Done(), record=found, resumes=True)
-            elif delivery.queue == ORDERS.name and delivery.travel.generation == "0":
-                told = message("a-failed", queue=MAILS.name)
-                ending = failing(delivery, harness.clock.now(), outgoing=(told,))
-            else:
-                ending = done(delivery, harness)
-            await engine.finisher.finish([ending])
-
-
 # What persons do
+
+
+async def fail_in_peace(harness: StoreHarness) -> None:
+    """Have a letter in the failed queue, with its record, by a worker that lives."""
+    wraps = harness.wrap_parts, harness.wrap_store
+    harness.wrap_parts, harness.wrap_store = (lambda parts: parts), (lambda store: store)
+    engine = await opened(harness)
+    await publish(engine, "a")
+    await engine.finisher.finish([failing(await take_one(harness, engine), harness.clock.now())])
+    harness.wrap_parts, harness.wrap_store = wraps
 
 
 @pytest.mark.parametrize("target", [ORDERS.name, MAILS.name])
 async def test_killed_at_any_point_of_a_requeue(site: Site, target: str) -> None:
-    async def requeue(harness: StoreHarness, engine: Engine) -> None:
-        for letter in await letters_of(engine):
-            there = msgspec.structs.replace(sent_again(letter), queue=target)
-            assert await engine.letters.requeue(ORDERS.failed, letter.letter_id, there)
-
     async def deed(harness: StoreHarness, engine: Engine) -> None:
         await fail_in_peace(harness)
-        await requeue(harness, engine)
+        await decide(engine, "requeue", target)
 
     async def then(harness: StoreHarness, engine: Engine) -> None:
         assert await letters_of(engine) or harness.state.items, "it is nowhere"
-        await requeue(harness, engine)
-        await drain(harness, engine)
+        await decide(engine, "requeue", target)
+        await work(harness, engine)
         assert await letters_of(engine) == []
-        (found,) = (await counts(engine)).items()
-        assert found[0].startswith(f"{target} a ")
-        assert found[1] == 1
+        ((name, number),) = (await counts(engine)).items()
+        assert (name.startswith(f"{target} a "), number) == (True, 1)
         meant = Ended.REQUEUED if target == ORDERS.name else Ended.MOVED
-        assert await ended(engine, KEY) is meant
+        assert await ended(engine) is meant
         assert await engine.places.astray(10) == (0, [])
         queues = {ORDERS.name, target} if meant is Ended.MOVED else {target}
         assert set((await engine.places.where(["a"]))["a"]) == {f"done in {q}" for q in queues}
@@ -247,95 +242,67 @@ async def test_killed_at_any_point_of_a_requeue(site: Site, target: str) -> None
     assert steps == ["publish again", "remove letter", "requeued"]
 
 
-async def test_killed_at_any_point_of_a_purge(site: Site) -> None:
+@pytest.mark.parametrize("decision", ["requeue", "purge"])
+async def test_killed_at_any_point_of_a_purge(site: Site, decision: str) -> None:
+    """What is left of it can be purged again, or become a requeue."""
+
     async def deed(harness: StoreHarness, engine: Engine) -> None:
         await fail_in_peace(harness)
-        await engine.letters.remove(
-            ORDERS.failed, [each.letter_id for each in await letters_of(engine)]
-        )
+        await decide(engine, "purge")
 
     async def then(harness: StoreHarness, engine: Engine) -> None:
-        # The letter is there to be purged again, or the record says that it was.
         left = await letters_of(engine)
-        assert left or await ended(engine, KEY) is Ended.PURGED
-        await engine.letters.remove(ORDERS.failed, [each.letter_id for each in left])
+        assert left or await ended(engine) is Ended.PURGED
+        await decide(engine, decision)
+        is_requeued = bool(left) and decision == "requeue"
+        assert await ended(engine) is (Ended.REQUEUED if is_requeued else Ended.PURGED)
+        await work(harness, engine)
         assert await letters_of(engine) == []
-        assert await ended(engine, KEY) is Ended.PURGED
         count = await engine.places.balance()
-        assert (count.done, count.purged, count.waiting) == (1, 1, 0)
+        assert (count.done, count.purged, count.waiting) == (1, int(not is_requeued), 0)
         assert await engine.places.astray(10) == (0, [])
 
     assert await site.every_death(deed, then) == ["purged", "remove letters"]
 
 
-async def test_a_purge_that_broke_off_can_become_a_requeue(site: Site) -> None:
-    async def deed(harness: StoreHarness, engine: Engine) -> None:
-        await fail_in_peace(harness)
-        await engine.letters.remove(
-            ORDERS.failed, [each.letter_id for each in await letters_of(engine)]
-        )
-
-    async def then(harness: StoreHarness, engine: Engine) -> None:
-        for letter in await letters_of(engine):
-            await engine.letters.requeue(ORDERS.failed, letter.letter_id, sent_again(letter))
-            assert await ended(engine, KEY) is Ended.REQUEUED
-        await drain(harness, engine)
-        assert (await engine.places.balance()).done == 1
-
-    await site.every_death(deed, then)
-
-
-async def fail_in_peace(harness: StoreHarness) -> None:
-    """Have a letter in the failed queue, with its record, by a worker that lives."""
-    wraps = harness.wrap_parts, harness.wrap_store
-    harness.wrap_parts, harness.wrap_store = (lambda parts: parts), (lambda store: store)
-    engine = await opened(harness)
-    await publish(engine, "a")
-    delivery = await take_one(harness, engine)
-    await engine.finisher.finish([failing(delivery, harness.clock.now())])
-    harness.wrap_parts, harness.wrap_store = wraps
-
-
 # Who comes late
 
 
-@pytest.mark.parametrize("decision", ["requeue", "purge"])
-async def test_a_letter_written_late_does_not_stay(tmp_path: Path, decision: str) -> None:
-    """One reads the record, another writes its letter, a person decides, and the first goes on."""
+@pytest.fixture
+async def harness(tmp_path: Path) -> AsyncIterator[StoreHarness]:
     harness = StoreHarness(tmp_path / "store.db")
-    engine = await opened(harness)
-    await publish(engine, "a")
-    delivery = await take_one(harness, engine)
-    failed = failing(delivery, harness.clock.now())
-    letter = failed.letter
-    assert letter is not None
-    await harness.stores[0].commit([failed])
-    late = await engine.records.undispatched(harness.clock.now() + MINUTE, 10)
-    await engine.letters.write(ORDERS.failed, [letter])
-    if decision == "requeue":
-        await engine.letters.requeue(ORDERS.failed, letter.letter_id, sent_again(letter))
-    else:
-        await engine.letters.remove(ORDERS.failed, [letter.letter_id])
-    assert not await engine.records.undispatched(harness.clock.now() + MINUTE, 10)
-    await dispatch_left_over(late, engine.records, engine.bus, engine.letters)
-    assert await letters_of(engine) == []
+    yield harness
     await harness.close()
 
 
-async def test_a_decision_keeps_the_events_that_a_record_holds(tmp_path: Path) -> None:
-    harness = StoreHarness(tmp_path / "store.db")
-    engine = await opened(harness)
+async def committed(harness: StoreHarness, engine: Engine, *outgoing: Message) -> None:
+    """Fail as far as the commit; another worker writes the letter."""
     await publish(engine, "a")
-    delivery = await take_one(harness, engine)
-    out = message("out", queue=MAILS.name, body=b'{"k":"k\xc3\xa4se \\u2713"}')
-    failed = failing(delivery, harness.clock.now(), outgoing=(out,))
+    failed = failing(await take_one(harness, engine), harness.clock.now(), outgoing=outgoing)
     await harness.stores[0].commit([failed])
     assert failed.letter is not None
     await engine.letters.write(ORDERS.failed, [failed.letter])
-    await engine.letters.remove(ORDERS.failed, [failed.letter.letter_id])
+
+
+@pytest.mark.parametrize("decision", ["requeue", "purge"])
+async def test_a_letter_written_late_does_not_stay(harness: StoreHarness, decision: str) -> None:
+    """One reads the record, another writes its letter, a person decides, and the first goes on."""
+    engine = await opened(harness)
+    await committed(harness, engine)
+    late = await engine.records.undispatched(harness.clock.now() + MINUTE, 10)
+    await decide(engine, decision)
+    assert not await engine.records.undispatched(harness.clock.now() + MINUTE, 10)
+    await dispatch_left_over(late, engine.records, engine.bus, engine.letters)
+    assert await letters_of(engine) == []
+
+
+async def test_a_decision_keeps_the_events_that_a_record_holds(harness: StoreHarness) -> None:
+    engine = await opened(harness)
+    out = message("out", queue=MAILS.name, body=b'{"k":"k\xc3\xa4se \\u2713"}')
+    await committed(harness, engine, out)
+    await decide(engine, "purge")
     (record,) = await engine.records.undispatched(harness.clock.now() + MINUTE, 10)
     assert (record.outgoing, record.letter, record.ended) == ((out,), None, Ended.PURGED)
     await keep_house(harness, engine)
     assert (await take_one(harness, engine, MAILS.name)).body == out.body
     assert await letters_of(engine) == []
-    await harness.close()

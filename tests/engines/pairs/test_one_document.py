@@ -10,14 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pymongo.errors import OperationFailure
 
 from headway import Event, RetryPolicy, Service, Work
 from headway.clock import SystemClock
 from headway.retrying import Exponential
 from headway.testing.chance import Seeded
-from headway.testing.conformance.bodies import body_for
-from headway.testing.conformance.examples import QUEUES, opened, publish, take, unit, wrote
+from headway.testing.conformance.examples import QUEUES, opened, wrote
 from headway.testing.conformance.harness import EngineHarness
 from headway.testing.engines import Publisher, Worker
 from headway.testing.facts import Recorder
@@ -143,40 +141,3 @@ async def test_a_key_that_no_index_takes_stops_no_other_event(
     letters = await reader.letters.read("orders.failed", 10)
     assert placed >= set(IDS)
     assert len(placed) + len(letters) == len(IDS) + 1
-
-
-async def test_an_engine_error_says_whether_a_body_raised_it(
-    broken: tuple[EngineHarness, Break],
-) -> None:
-    """Only then may it be the failure of a handler; of the engine's own, no event ends."""
-    harness, _ = broken
-    engine = await opened(harness)
-    await publish(engine, "of-the-body")
-    (delivery,) = await take(harness, engine, 1)
-    away = OperationFailure("not authorized", 13)
-    (finish,) = await engine.finisher.finish(
-        [unit(delivery, harness.clock.now(), bodies=(body_for(harness, error=away),))]
-    )
-    assert finish.error is away
-    assert finish.of_body
-
-
-@pytest.mark.server("mongodb")
-async def test_a_missing_right_on_a_collection_is_not_taken_for_an_error_of_the_body(
-    mongodb_database: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    harness = MongoHarness(mongodb_database)
-    engine = await opened(harness)
-    await publish(engine, "of-the-engine")
-    (delivery,) = await take(harness, engine, 1)
-    refused = OperationFailure("not authorized on shop to execute command", 13)
-
-    async def write(*_: Any) -> list[int]:
-        raise refused
-
-    monkeypatch.setattr("headway.adapters.mongodb.effects.write", write)
-    one = unit(delivery, harness.clock.now(), bodies=(body_for(harness),))
-    with pytest.raises(OperationFailure) as raised:
-        await engine.finisher.finish([one])
-    assert raised.value is refused
-    await harness.close()

@@ -1,11 +1,14 @@
 """A client that knows nothing of Headway: what other people do to their broker."""
 
+import asyncio
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 import pika
 from pika.adapters.blocking_connection import BlockingChannel
+
+from headway.testing.servers import RabbitMQ
 
 
 @contextmanager
@@ -41,3 +44,9 @@ def contents(url: str, queue: str) -> list[tuple[pika.BasicProperties, bytes]]:
             if method is None:
                 return found
             found.append((properties, body))
+
+
+async def set_policy(server: RabbitMQ, url: str, queues: str, **definition: int) -> None:
+    """Set a policy, and wait until the broker has told its queues."""
+    server.set_policy(url, queues, **definition)
+    await asyncio.sleep(1)

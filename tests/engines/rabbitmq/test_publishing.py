@@ -1,16 +1,13 @@
 """Messages on their way to the broker: nothing counts as stored before the broker has stored it."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from datetime import timedelta
 
 import pytest
 
-from headway.adapters.rabbitmq import sending
 from headway.errors import NotPublishedError, UnsendableError
 from headway.testing.conformance.examples import (
     ORDERS,
-    QUEUES,
     message,
     nothing_due,
     opened,
@@ -18,20 +15,14 @@ from headway.testing.conformance.examples import (
     take_one,
     well_travelled,
 )
-from headway.testing.ports import Bus, Done, Later
+from headway.testing.ports import Later
 from headway.testing.proxy import Proxy
 from headway.testing.servers import RabbitMQ
 from tests.engines.rabbitmq.by_hand import channel_to
-from tests.engines.rabbitmq.engine import RabbitEngineHarness
+from tests.engines.rabbitmq.engine import RabbitEngineHarness, drained
 
-pytestmark = pytest.mark.usefixtures("coarse_delays")
-
-
-@pytest.fixture
-async def harness(rabbitmq_vhost: str) -> AsyncIterator[RabbitEngineHarness]:
-    harness = RabbitEngineHarness(rabbitmq_vhost)
-    yield harness
-    await harness.close()
+WINDOW = 1_000
+"""Messages that may be on their way at once."""
 
 
 def depth(url: str) -> int:
@@ -39,65 +30,39 @@ def depth(url: str) -> int:
         return int(channel.queue_declare(ORDERS.name, passive=True).method.message_count)
 
 
-async def drain(bus: Bus) -> list[str]:
-    """Take and settle everything; give the operations."""
-    found: list[str] = []
-    while taken := await bus.take([ORDERS.name], 1_000, timedelta(seconds=1)):
-        found += [each.travel.operation for each in taken]
-        await bus.settle([(each, Done()) for each in taken])
-    return found
-
-
 async def test_one_message_that_cannot_be_written_keeps_all_others_back(
     harness: RabbitEngineHarness,
 ) -> None:
-    bus = harness.open_parts().bus
-    await bus.open(QUEUES)
+    bus = (await harness.opened()).bus
     beyond_a_frame = well_travelled("odd", harness.clock.now(), attempts=200)
-    batch = [message(f"operation-{number}") for number in range(2 * sending.WINDOW)]
-    with pytest.raises(UnsendableError, match="its headers have") as refused:
+    batch = [message(f"operation-{number}") for number in range(2 * WINDOW)]
+    with pytest.raises(UnsendableError) as refused:
         await bus.publish([*batch, message("odd", travel=beyond_a_frame), message("last")])
     assert refused.value.stored == frozenset()
     assert list(await bus.publish([message("after")])) == [1]
     assert depth(harness.url) == 1
 
 
-async def test_a_size_that_the_broker_has_named_before_keeps_all_others_back(
-    harness: RabbitEngineHarness, rabbitmq_server: RabbitMQ
-) -> None:
-    bus = harness.open_parts().bus
-    await bus.open(QUEUES)
-    rabbitmq_server.limit_messages(10_000)
-    try:
-        large = message("large", body=bytes(20_000))
-        with pytest.raises(UnsendableError, match=r"larger than|max size"):
-            await bus.publish([large])
-        with pytest.raises(UnsendableError, match="takes at most 10000") as refused:
-            await bus.publish([message("a"), message("b"), large])
-    finally:
-        rabbitmq_server.limit_messages()
-    assert refused.value.stored == frozenset()
-    assert depth(harness.url) == 0
-
-
 async def test_what_the_broker_refuses_on_the_way_says_what_is_stored(
     harness: RabbitEngineHarness, rabbitmq_server: RabbitMQ
 ) -> None:
-    bus = harness.open_parts().bus
-    await bus.open(QUEUES)
+    bus = (await harness.opened()).bus
     names = [f"operation-{number}" for number in range(20)]
-    batch = [message(name) for name in names]
+    batch, large = [message(name) for name in names], message("large", body=bytes(20_000))
     rabbitmq_server.limit_messages(10_000)
     try:
         with pytest.raises(UnsendableError) as refused:
-            await bus.publish([*batch[:10], message("large", body=bytes(20_000)), *batch[10:]])
+            await bus.publish([*batch[:10], large, *batch[10:]])
+        with pytest.raises(UnsendableError, match="10000") as known:  # the broker has named it
+            await bus.publish([*batch, large])
+        assert known.value.stored == frozenset()
     finally:
         rabbitmq_server.limit_messages()
     stored = refused.value.stored
     assert 10 not in stored
     assert stored >= set(range(10)), "they came before it, and were sent one by one"
     await bus.publish(batch)  # all of them again, under the same ids
-    found = await drain(bus)
+    found = await drained(bus, 1)
     assert set(found) == set(names)
     for position in stored - {10}:
         name = names[position] if position < 10 else names[position - 1]
@@ -107,8 +72,8 @@ async def test_what_the_broker_refuses_on_the_way_says_what_is_stored(
 async def test_a_connection_that_is_lost_on_the_way_says_what_is_stored(
     harness: RabbitEngineHarness, rabbitmq_server: RabbitMQ, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sending, "_PATIENCE", 1.0)
-    await harness.open_parts().bus.open(QUEUES)
+    monkeypatch.setattr("headway.adapters.rabbitmq.sending._PATIENCE", 1.0)
+    await harness.opened()
     direct = harness.url
     names = [f"operation-{number}" for number in range(20_000)]
     with Proxy("127.0.0.1", rabbitmq_server.port) as proxy:
@@ -120,21 +85,20 @@ async def test_a_connection_that_is_lost_on_the_way_says_what_is_stored(
             while await asyncio.to_thread(depth, direct) <= 1_000:
                 assert not publishing.done()
     async with asyncio.timeout(20):
-        with pytest.raises(NotPublishedError, match="is not known") as lost:
+        with pytest.raises(NotPublishedError) as lost:
             await publishing
     stored = {names[position] for position in lost.value.stored}
     assert 0 < len(stored) < len(names)
     harness.url = direct
-    found = set(await drain(harness.open_parts().bus))
+    found = set(await drained(harness.open_parts().bus, len(stored)))
     assert stored <= found
-    assert len(found - stored - {"first"}) <= sending.WINDOW, "so many may be on their way"
+    assert len(found - stored - {"first"}) <= WINDOW, "so many may be on their way"
 
 
 async def test_an_event_that_a_full_queue_refuses_is_not_published(
     harness: RabbitEngineHarness, rabbitmq_server: RabbitMQ
 ) -> None:
-    bus = harness.open_parts().bus
-    await bus.open(QUEUES)
+    bus = (await harness.opened()).bus
     rabbitmq_server.set_policy(harness.url, f"^{ORDERS.name}$", max_length=1)
     stored: list[str] = []
 
@@ -143,10 +107,10 @@ async def test_an_event_that_a_full_queue_refuses_is_not_published(
             await bus.publish([message(f"operation-{number}")])
             stored.append(f"operation-{number}")
 
-    with pytest.raises(NotPublishedError, match="its queue is full or has no leader") as refused:
+    with pytest.raises(NotPublishedError) as refused:
         await fill()
     assert refused.value.stored == frozenset()
-    assert await drain(bus) == stored
+    assert await drained(bus, 1) == stored
 
 
 async def test_an_event_that_cannot_be_delayed_is_not_lost_with_its_worker(
@@ -159,7 +123,7 @@ async def test_an_event_that_cannot_be_delayed_is_not_lost_with_its_worker(
         if queue.startswith("headway.delay."):
             rabbitmq_server.delete_queue(harness.url, queue)
     later = Later(harness.clock.now() + timedelta(seconds=10), delivery.travel)
-    with pytest.raises(NotPublishedError, match="no queue took"):
+    with pytest.raises(NotPublishedError):
         await engine.bus.settle([(delivery, later)])
     await harness.kill(engine)
     assert (await take_one(harness, await opened(harness))).travel.operation == "a"
