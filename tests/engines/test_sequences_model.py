@@ -21,7 +21,7 @@ from hypothesis.stateful import (
 from headway.order import OnGap, OnLate, SequenceSettings, Turn
 from headway.testing.clock import VirtualClock
 from headway.testing.engines import MemorySequences, redis_sequences, sqlite_sequences
-from headway.testing.ports import Completion, KeyState, Look, Offer, SequenceEngine
+from headway.testing.ports import Completion, Look, Offer, SequenceEngine
 from headway.testing.servers import Redis
 
 SECOND = timedelta(seconds=1)
@@ -205,7 +205,7 @@ class History(RuleBasedStateMachine):
         self.tokens += 1
         return f"t{self.tokens}"
 
-    def state(self, key: str) -> KeyState:
+    def state(self, key: str) -> Any:
         return self.world.run(self.engines[0].read(key)).state
 
     def took(self, work: Turn | None) -> None:

@@ -88,9 +88,9 @@ class QuickRabbitHarness(RabbitEngineHarness):
     """Its workers are gone, idle or silent after moments, where others have five seconds."""
 
     def open_parts(self, **how: Any) -> RabbitParts:
-        times = {"time_to_come_back": self.moment, "idle": 5 * self.moment, "pulse": self.moment}
+        once = self.moment
+        quick = partial(RabbitBus, time_to_come_back=once, idle=5 * once, pulse=once)
         with pytest.MonkeyPatch.context() as patch:
-            quick = partial(RabbitBus, **times)
             patch.setattr("headway.adapters.rabbitmq.engine.RabbitBus", quick)
             return super().open_parts(**how)
 
