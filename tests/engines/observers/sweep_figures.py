@@ -3,13 +3,29 @@
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 
-from headway.core import sweep_totals as totals
-from headway.core.sweep_totals import key
 from headway.testing.ports import SweepFigures, Tally
 
 NOW = datetime(2024, 2, 29, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)
 TALLY = Tally(stuck=7, given_up=3, permanent=2, oldest=NOW - 30 * HOUR)
+RUNS = {
+    **{"0.1": 0, "0.5": 1, "1.0": 1, "5.0": 1, "10.0": 1, "30.0": 2, "60.0": 2},
+    **{"300.0": 2, "900.0": 2, "3600.0": 2, "+Inf": 2},
+}
+"""By their seconds."""
+AFTER_TWO_RUNS: Mapping[str, float] = {
+    "retry_job_documents_requeued_total|collection=messages": 12,
+    "retry_job_documents_skipped_backoff_total|collection=messages": 5,
+    "retry_job_documents_skipped_total|reason=backoff|collection=messages": 5,
+    "retry_job_documents_max_retries_exceeded_total|collection=messages": 3,
+    "retry_job_runs_total|status=success": 1,
+    "retry_job_runs_total|status=failure": 1,
+    "retry_job_errors_total|error_type=TimeoutError": 1,
+    **{f"retry_job_duration_seconds_bucket|le={bound}": runs for bound, runs in RUNS.items()},
+    "retry_job_duration_seconds_sum": 20.2,
+    "retry_job_duration_seconds_count": 2,
+}
+"""What a store has added up after a run of 0.2 s and one of 20 s, which failed."""
 
 
 def figures(
@@ -20,29 +36,11 @@ def figures(
     last_run: datetime | None = NOW,
     held_back: Mapping[str, int | None] | None = None,
 ) -> SweepFigures:
-    shown = {"messages": TALLY} if tallies is None else tallies
     return SweepFigures(
         at=NOW,
         collections=("messages",),
-        tallies=shown,
-        totals=({**after_two_runs(), **(stored or {})} if known else None),
+        tallies={"messages": TALLY} if tallies is None else tallies,
+        totals={**AFTER_TWO_RUNS, **(stored or {})} if known else None,
         held_back={"messages": 4} if held_back is None else held_back,
         last_run=last_run,
     )
-
-
-def after_two_runs() -> dict[str, float]:
-    """What a store has added up after a run of 0.2 s and one of 20 s, which failed."""
-    added: dict[str, float] = {
-        key(totals.REQUEUED, collection="messages"): 12,
-        key(totals.SKIPPED_BACKOFF, collection="messages"): 5,
-        key(totals.SKIPPED, reason="backoff", collection="messages"): 5,
-        key(totals.GIVEN_UP, collection="messages"): 3,
-        key(totals.RUNS, status="success"): 1,
-        key(totals.RUNS, status="failure"): 1,
-        key(totals.ERRORS, error_type="TimeoutError"): 1,
-    }
-    for seconds in (0.2, 20.0):
-        for name, value in totals.run_took(seconds).items():
-            added[name] = added.get(name, 0) + value
-    return added

@@ -5,7 +5,6 @@ import re
 import socket
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import timedelta
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from time import monotonic
@@ -13,7 +12,7 @@ from time import monotonic
 import pytest
 
 from headway.adapters.prometheus.pushing import Pushgateway
-from headway.core.gateway_url import GatewayUrl, read_gateway_url
+from headway.core.gateway_url import read_gateway_url
 from headway.testing import servers
 from headway.testing.ports import Tally
 from headway.testing.servers.loopback import HOST, free_port, http_request
@@ -24,8 +23,8 @@ pytestmark = pytest.mark.server("pushgateway")
 UNKNOWN = figures({"messages": None}, known=False, held_back={"messages": None})
 
 
-def at(url: str) -> Pushgateway:
-    return Pushgateway(read_gateway_url("PUSHGATEWAY_URL", url), timedelta(seconds=1))
+def at(url: str, within: float = 1) -> Pushgateway:
+    return Pushgateway(read_gateway_url("PUSHGATEWAY_URL", url), timedelta(seconds=within))
 
 
 @pytest.fixture
@@ -95,28 +94,29 @@ async def test_odd_names_of_collections_arrive(gateway: servers.Pushgateway) -> 
     assert any("✓" in name for name in samples(gateway))
 
 
-async def test_one_that_is_away_is_an_oserror() -> None:
+async def test_one_that_is_away_or_refuses_is_an_oserror(gateway: servers.Pushgateway) -> None:
     with pytest.raises(OSError, match="refused"):
         await at(f"http://{HOST}:{free_port()}").push(figures())
-
-
-async def test_one_that_refuses_is_an_oserror(gateway: servers.Pushgateway) -> None:
     with pytest.raises(OSError, match="404"):
         await at(f"{gateway.url}/nowhere").push(figures())
 
 
-async def test_one_that_does_not_answer_takes_no_longer_than_it_may() -> None:
-    with socket.create_server((HOST, 0)) as silent:
-        url = GatewayUrl(f"http://{HOST}:{silent.getsockname()[1]}")
+@pytest.mark.parametrize(("answer", "why"), [(b"", "[Tt]ime"), (b"no HTTP\r\n\r\n", "Status")])
+async def test_one_that_is_silent_or_talks_nonsense_is_an_oserror(answer: bytes, why: str) -> None:
+    with socket.create_server((HOST, 0)) as server:
+
+        def speak() -> None:
+            connection, _ = server.accept()
+            with connection:
+                connection.recv(65_536)
+                connection.sendall(answer)
+                connection.recv(65_536)
+
+        threading.Thread(target=speak, daemon=True).start()
         began = monotonic()
-        with pytest.raises(OSError, match=r"[Tt]ime"):
-            await Pushgateway(url, timedelta(milliseconds=100)).push(figures())
+        with pytest.raises(OSError, match=why):
+            await at(f"http://{HOST}:{server.getsockname()[1]}", within=0.1).push(figures())
         assert monotonic() - began < 5
-
-
-async def test_one_that_talks_nonsense_is_an_oserror() -> None:
-    with _speaking(b"nonsense\r\n\r\n") as port, pytest.raises(OSError, match="BadStatusLine"):
-        await at(f"http://{HOST}:{port}").push(figures())
 
 
 async def test_a_login_is_sent_as_a_header_and_never_said() -> None:
@@ -142,19 +142,3 @@ async def test_a_login_is_sent_as_a_header_and_never_said() -> None:
     token = base64.b64encode(b"me:s3cret").decode()
     assert heard == [("/metrics/job/retry_job", f"Basic {token}")]
     assert "s3cret" not in f"{refused.value} {gateway} {gateway!r}"
-    assert str(gateway) == f"the Pushgateway at http://{HOST}:{door.server_port}"
-
-
-@contextmanager
-def _speaking(answer: bytes) -> Iterator[int]:
-    """Something that answers every connection with the same bytes."""
-    with socket.create_server((HOST, 0)) as server:
-
-        def speak() -> None:
-            connection, _ = server.accept()
-            with connection:
-                connection.recv(65_536)
-                connection.sendall(answer)
-
-        threading.Thread(target=speak, daemon=True).start()
-        yield server.getsockname()[1]

@@ -1,13 +1,22 @@
-"""One fact of each kind about events, as a chunking service would tell them."""
+"""One fact of each kind, as services, calls and sweeps tell them."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from headway import DocumentNotFoundError
 from headway.facts import (
+    CollectionFailed,
+    CollectionLeftAlone,
+    CollectionSwept,
+    CommitResolved,
     DeadLettered,
+    DocumentGivenUp,
+    DocumentsHeldBack,
     DocumentsMissing,
+    DocumentsNotRebuilt,
+    DocumentsRefused,
     DocumentsSkipped,
     DuplicatesRecognised,
     EventFact,
@@ -19,12 +28,18 @@ from headway.facts import (
     EventsUnrouted,
     EventsWaiting,
     FloodChanged,
+    GaveUp,
     HealthChanged,
     LeaseLost,
     Processed,
     ReachChanged,
     Reached,
+    Recovered,
+    RetryScheduled,
+    Skip,
+    Status,
     SuspectBegun,
+    SweepEnded,
 )
 from headway.retrying import DEFAULT_CLASSIFIER, Failure, Reason
 
@@ -126,4 +141,118 @@ ALL: tuple[EventFact, ...] = (
     REACHED,
     SILENT,
     REACHED_AGAIN,
+)
+
+
+# Calls of a function
+
+
+class DriverError(Exception):
+    """An error of a driver, with the code of the server."""
+
+    def __init__(self, sqlstate: str, message: str) -> None:
+        super().__init__(message)
+        self.sqlstate = sqlstate
+
+
+CONFLICT = DriverError("40001", "change conflicts with another transaction (OC000)")
+CONTEXT = {
+    "event_id": "e-1",
+    "event_type": "payment",
+    "event_name": "PaymentReceived",
+    "transaction_id": "t-1",
+}
+
+
+def call_retried(error: Exception, context: Mapping[str, str] = CONTEXT) -> RetryScheduled:
+    return RetryScheduled(
+        call="store",
+        failure=failure(error, 2),
+        max_attempts=5,
+        delay=timedelta(seconds=0.2341),
+        context=context,
+    )
+
+
+def call_gave_up(
+    error: Exception, reason: Reason, attempt: int = 5, context: Mapping[str, str] = CONTEXT
+) -> GaveUp:
+    return GaveUp(
+        call="store",
+        failure=failure(error, attempt),
+        max_attempts=5,
+        reason=reason,
+        context=context,
+    )
+
+
+def call_recovered(context: Mapping[str, str] = CONTEXT) -> Recovered:
+    return Recovered(call="store", attempts=2, elapsed=timedelta(seconds=1), context=context)
+
+
+def commit_resolved(*, committed: bool, context: Mapping[str, str] = CONTEXT) -> CommitResolved:
+    return CommitResolved(call="store", operation_id="op-1", committed=committed, context=context)
+
+
+# Sweeps
+
+
+def swept(status: Status, **fields: Any) -> SweepEnded:
+    collection = CollectionSwept(
+        collection="messages", requeued=3, skipped={Skip.BACKOFF: 2}, given_up=1, **fields
+    )
+    return SweepEnded(
+        status=status, ended=AT, elapsed=timedelta(seconds=1.5), collections=(collection,)
+    )
+
+
+def held_back(count: int, *, after_downtime: bool) -> DocumentsHeldBack:
+    return DocumentsHeldBack(
+        collection="messages", count=count, limit=30, after_downtime=after_downtime
+    )
+
+
+def left_alone(probes: int) -> CollectionLeftAlone:
+    return CollectionLeftAlone(
+        collection="chunks",
+        service="embedding",
+        event_type="ChunksPrepared",
+        probes=probes,
+        pause=timedelta(minutes=15),
+    )
+
+
+def broken_off(error: Exception, collection: str = "chunks", claims: int = 0) -> CollectionFailed:
+    return CollectionFailed(collection=collection, error=error, claims=claims)
+
+
+GIVEN_UP = DocumentGivenUp(
+    collection="archives",
+    document_id="a-1",
+    attempts=3,
+    last_attempt_time="2029-12-31T00:00:00Z",
+    last_error="ValueError: no boundary",
+)
+REFUSED = DocumentsRefused(
+    collection="chunks",
+    error_type="WriteError",
+    count=7,
+    first_ids=("c-1", "c-2"),
+    first_error="Document failed validation",
+)
+NOT_TAKEN = DocumentsRefused(
+    collection="chunks",
+    error_type="UnsendableError",
+    count=1,
+    first_ids=("c-1",),
+    first_error="it has 200000 bytes",
+    by_bus=True,
+)
+NOT_REBUILT = DocumentsNotRebuilt(
+    collection="archives",
+    event_type="ArchiveIngested",
+    error_type="KeyError",
+    count=7,
+    first_id="a-1",
+    first_error="'source'",
 )
