@@ -4,52 +4,43 @@ import asyncio
 import os
 import shutil
 import signal
+import sqlite3
 import sys
 from pathlib import Path
 from typing import Any
 
-from headway.adapters.sqlite import publishing
-from headway.adapters.sqlite.connection import Connection
 from headway.clock import SystemChance, SystemClock
 from headway.testing.conformance.examples import message
 from headway.testing.conformance.unrouted import SHIPPED, SHIPPING
 from headway.testing.engines import sqlite_engine
 
-execute = Connection.execute
+connect = sqlite3.connect
 
 
 def killed(path: Path, deed: str, at: int) -> None:
-    """Do it, and count the statements from the first one that publishes or declares."""
+    """Do it, and count the statements of all connections."""
     left = at
-    counts = False
 
-    def counted(self: Connection, *arguments: Any) -> Any:
+    def counted(_statement: str) -> None:
         nonlocal left
-        left -= counts
+        left -= 1
         if left == 0:
             os.kill(os.getpid(), signal.SIGKILL)
-        return execute(self, *arguments)
 
-    def begins(name: str) -> None:
-        original = getattr(publishing, name)
-
-        def begun(*arguments: Any) -> Any:
-            nonlocal counts
-            counts = True
-            return original(*arguments)
-
-        setattr(publishing, name, begun)
+    def traced(*args: Any, **options: Any) -> sqlite3.Connection:
+        connection: sqlite3.Connection = connect(*args, **options)
+        connection.set_trace_callback(counted)
+        return connection
 
     async def run() -> None:
-        engine = sqlite_engine(path, SystemClock(), SystemChance())
+        engine = sqlite_engine(path, SystemClock(), SystemChance(), synchronous="off")
         if deed == "publish":
             await engine.bus.publish([message(name, event_type=SHIPPED) for name in "def"])
         else:
             await engine.bus.open([SHIPPING])
         await engine.close()
 
-    begins("publish" if deed == "publish" else "declare")
-    setattr(Connection, "execute", counted)  # noqa: B010 (mypy knows that it is a method)
+    sqlite3.connect = traced  # type: ignore[assignment]
     asyncio.run(run())
 
 

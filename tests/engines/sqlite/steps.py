@@ -1,4 +1,4 @@
-"""Count the work SQLite does: steps of its virtual machine, on every connection of a test."""
+"""Count the work SQLite does: steps of its virtual machine, and rows that Python reads."""
 
 import sqlite3
 from collections.abc import Awaitable
@@ -7,9 +7,6 @@ from typing import Any, TypeVar
 
 import pytest
 
-from headway.adapters.sqlite import schema
-from headway.adapters.sqlite.connection import Connection, connect
-
 T = TypeVar("T")
 
 _EVERY = 10
@@ -17,17 +14,20 @@ _EVERY = 10
 
 
 class Steps:
-    """The steps since the last question, counted in tens."""
+    """The steps and rows of all connections that are opened from now on."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.taken = 0
+        self.rows = 0
+        connect = sqlite3.connect
 
-        def counting(*args: Any, **options: Any) -> Connection:
-            connection = connect(*args, **options)
+        def counting(*args: Any, **options: Any) -> sqlite3.Connection:
+            connection: sqlite3.Connection = connect(*args, **options)
             connection.set_progress_handler(self._more, _EVERY)
+            connection.row_factory = self._row
             return connection
 
-        monkeypatch.setattr(schema, "connect", counting)
+        monkeypatch.setattr(sqlite3, "connect", counting)
 
     async def of(self, work: Awaitable[T]) -> tuple[int, T]:
         """Give the steps of some work, and its answer."""
@@ -37,6 +37,10 @@ class Steps:
 
     def _more(self) -> None:
         self.taken += _EVERY
+
+    def _row(self, _cursor: sqlite3.Cursor, row: tuple[Any, ...]) -> tuple[Any, ...]:
+        self.rows += 1
+        return row
 
 
 def fill(path: Path, *statements: str, **values: Any) -> None:
