@@ -13,6 +13,7 @@ from headway.testing.ports import (
     FIRST_GENERATION,
     Delivery,
     Document,
+    Engine,
     Finish,
     InsertNew,
     Outcome,
@@ -90,6 +91,6 @@ def outcomes(finishes: Sequence[Finish]) -> list[str]:
     return [finish.outcome.value for finish in finishes]
 
 
-def sweeping(store: MongoStore) -> Sweeping:
+def sweeping(store: MongoStore | Engine) -> Sweeping:
     assert store.sweeping is not None
     return store.sweeping

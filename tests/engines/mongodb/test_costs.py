@@ -1,108 +1,101 @@
-"""Work on MongoDB grows with what is to be done, and not with what is stored.
+"""What MongoDB examines, as its profiler tells."""
 
-Each test does the same at two sizes, a hundred times apart, and compares the keys and documents
-that the server examined, as its profiler tells.
-"""
-
-from collections.abc import AsyncIterator, Awaitable
-from typing import Any, TypeVar
+from collections.abc import Awaitable
 
 import pytest
 
+from headway import ConfigurationError, Lifecycle
 from headway.testing.conformance.examples import MAILS, ORDERS
-from headway.testing.engines import State, with_store
-from headway.testing.ports import Engine
-from tests.engines.leases_in_doubt import LAPSED, RUNNING, leases_lapse, sweep_in_doubt
-from tests.engines.mongodb.site import CLOCK, Site
-from tests.engines.observers.scraping import scraped
+from headway.testing.conformance.stuck import RULE, scanned
+from headway.testing.engines import MongoStore, State, with_store
+from headway.testing.ports import Engine, SweepRule, View
+from tests.engines import store_costs
+from tests.engines.mongodb.site import CLOCK, Site, sweeping
 from tests.engines.pairs.harnesses import bus_parts
 
 pytestmark = pytest.mark.server("mongodb")
 
-SMALL, LARGE = 100, 10_000
-T = TypeVar("T")
 
+class Profiled(store_costs.Site):
+    """Lets the server profile what is asked of it."""
 
-@pytest.fixture
-async def site(mongodb_database: str) -> AsyncIterator[Site]:
-    site = Site(mongodb_database)
-    yield site
-    await site.close()
+    clock = CLOCK
 
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self._database = site.database
 
-async def opened(site: Site) -> Engine:
-    engine = with_store(bus_parts(State(), CLOCK), site.store())
-    await engine.open([ORDERS, MAILS])
-    return engine
+    async def opened(self) -> Engine:
+        for name in await self._database.list_collection_names():
+            if not name.startswith("system."):
+                await self._database.drop_collection(name)
+        engine = with_store(bus_parts(State(), CLOCK), self._site.store())
+        await engine.open([ORDERS, MAILS])
+        return engine
 
+    async def fill_done(self, many: int) -> None:
+        done = {"queue": "q", "ended": "done", "at": None}
+        rows = [{"_id": f"{n}", "operation": f"{n}", **done} for n in range(many)]
+        await self._database["headway_done"].insert_many(rows)
 
-async def profiled(site: Site, work: Awaitable[T]) -> tuple[int, int, T]:
-    """Do some work; give what the server examined for it, and how many documents it returned."""
-    await site.database["system.profile"].drop()
-    await site.database.command({"profile": 2})
-    answer = await work
-    await site.database.command({"profile": 0})
-    entries = await site.database["system.profile"].find().to_list()
-    counts = [entry.get(kind, 0) for entry in entries for kind in ("keysExamined", "docsExamined")]
-    return sum(counts), sum(entry.get("nreturned", 0) for entry in entries), answer
-
-
-async def test_a_scrape_does_not_ask_the_store_what_is_done(site: Site) -> None:
-    costs = []
-    for many in (SMALL, LARGE):
-        engine = await opened(site)
-        done = site.database["headway_done"]
-        await engine.places.balance()
-        await done.delete_many({})
-        await done.insert_many(
+    async def fill_moved(self, many: int) -> None:
+        kinds = (
+            {"status": "processed", "embedded": True},
+            {"status": "pending", "embedded": False},
+        )
+        moved = {"attemptCount": 1, "lastAttemptTime": CLOCK.now()}
+        await self._database["messages"].insert_many(
             [
-                {"_id": f"{n}", "operation": f"{n}", "queue": "q", "ended": "done", "at": None}
-                for n in range(many)
+                {"_id": f"moved {n}", "number": n, **moved, **kinds[n % 2]}
+                for n in range(1, many + 1)
             ]
         )
-        cost, _, _ = await profiled(site, scraped(engine))
-        costs.append(cost)
-        assert (await engine.places.balance()).done == many
-    assert costs[1] <= 2 * max(costs[0], 1)
+
+    async def examined(self, work: Awaitable[store_costs.T]) -> tuple[int, int, store_costs.T]:
+        await self._database["system.profile"].drop()
+        await self._database.command({"profile": 2})
+        answer = await work
+        await self._database.command({"profile": 0})
+        entries = await self._database["system.profile"].find().to_list()
+        kinds = ("keysExamined", "docsExamined")
+        counts = [entry.get(kind, 0) for entry in entries for kind in kinds]
+        return sum(counts), sum(entry.get("nreturned", 0) for entry in entries), answer
 
 
-async def test_a_sweep_that_doubts_leases_reads_leased_documents_alone(site: Site) -> None:
-    costs = []
-    for many in (SMALL, LARGE):
-        engine = await opened(site)
-        await site.database["messages"].delete_many({})
-        await leases_lapse(engine, CLOCK)
-        moved = {"status": "pending", "attemptCount": 1, "lastAttemptTime": CLOCK.now()}
-        await site.database["messages"].insert_many([{"_id": f"{n}", **moved} for n in range(many)])
-        await sweep_in_doubt(engine, CLOCK)  # makes the indexes
-        cost, _, doubted = await profiled(site, sweep_in_doubt(engine, CLOCK))
-        assert (doubted.over, doubted.leased) == (LAPSED, RUNNING)
-        costs.append(cost)
-    assert costs[1] <= 2 * costs[0]
+class TestCosts(store_costs.StoreCosts):
+    @pytest.fixture
+    def site(self, site: Site) -> Profiled:
+        return Profiled(site)
 
 
-@pytest.mark.parametrize(
-    ("where", "matching"),
-    [
-        ({"number": 7}, 1),
-        ({"number": 7.0}, 1),
-        ({"third": True}, 34),
-        ({"odd.name": 7}, 1),
-        ({"odd.name": None, "third": True}, 33),
-    ],
-)
-async def test_documents_are_filtered_by_the_server(
-    site: Site, where: dict[str, Any], matching: int
+async def test_a_field_whose_name_has_a_dot_is_filtered_by_its_name(
+    site: Site, store: MongoStore
 ) -> None:
-    """Every document of the collection is examined, and those that match are given."""
-    engine = await opened(site)
-    await site.database["messages"].insert_many(
-        [{"_id": f"{n}", "number": n, "third": n % 3 == 0} for n in range(SMALL)]
-    )
-    await site.database["messages"].update_one(
-        {"_id": "0"},
-        [{"$replaceWith": {"$setField": {"field": "odd.name", "input": "$$ROOT", "value": 7}}}],
-    )
-    found = engine.documents.find("messages", where, 1_000)
-    _, given, documents = await profiled(site, found)
-    assert (len(documents), given) == (matching, matching)
+    await site.database["messages"].insert_many([{"_id": f"{n}"} for n in range(3)])
+    named = {"$setField": {"field": "odd.name", "input": "$$ROOT", "value": 7}}
+    await site.database["messages"].update_one({"_id": "0"}, [{"$replaceWith": named}])
+    for value, ids in ((7, ["0"]), (None, ["1", "2"])):
+        found = await store.documents.find("messages", {"odd.name": value}, 10)
+        assert [each["_id"] for each in found] == ids
+
+
+@pytest.mark.parametrize("ready", ["theirs", "none"])
+async def test_a_view_is_read_with_indexes_of_others_and_with_none(site: Site, ready: str) -> None:
+    docs, now = site.database["docs"], CLOCK.now()
+    candidates = sweeping(site.store()).candidates
+    if ready == "theirs":
+        await docs.create_index([("status", 1), ("lastAttemptTime", 1), ("_id", 1)], name="theirs")
+        await docs.create_index("leaseUntil", name="leases of theirs")
+        await candidates.prepare([RULE])
+        await candidates.prepare([RULE])
+    await docs.insert_one({"_id": "1", "status": "failed"})
+    for view in View:
+        assert len(await scanned(candidates, view, now)) == (view is View.FAILED)
+    assert (await candidates.tally(RULE, now)).stuck == 1
+
+
+@pytest.mark.parametrize("flag", ["a.b", "$a", ""])
+async def test_a_flag_that_no_index_can_find_is_refused(store: MongoStore, flag: str) -> None:
+    rule = SweepRule(lifecycle=Lifecycle("docs", flag=flag))
+    with pytest.raises(ConfigurationError, match="flag="):
+        await sweeping(store).candidates.prepare([rule])

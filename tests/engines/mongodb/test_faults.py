@@ -3,31 +3,24 @@
 import asyncio
 import itertools
 import logging
-from collections.abc import AsyncIterator, Iterator
-from datetime import datetime, timedelta
-from typing import Any
+from collections.abc import Iterator
+from datetime import timedelta
 
 import pytest
 from pymongo.errors import PyMongoError
 
 from headway import Event, Lifecycle, Service, Work
-from headway.adapters.mongodb import transactions
-from headway.adapters.mongodb.candidates import MongoCandidates
 from headway.retrying import DEFAULT_CLASSIFIER, Verdict
 from headway.testing.chance import Seeded
+from headway.testing.conformance.stuck import RULE, claim_of, scanned
 from headway.testing.engines import MongoStore, Publisher, State, Worker, with_store
 from headway.testing.facts import Recorder
 from headway.testing.ports import (
     Add,
     Beginning,
-    Claim,
-    Document,
     Increment,
-    Requeue,
-    SweepRule,
     Unit,
     View,
-    judge,
 )
 from headway.testing.proxy import Fault, Proxy
 from headway.testing.servers import MongoDB
@@ -38,13 +31,6 @@ from tests.engines.waiting import until
 pytestmark = pytest.mark.server("mongodb")
 PAUSE = 0.02
 LINES = itertools.count()
-
-
-@pytest.fixture
-async def site(mongodb_database: str) -> AsyncIterator[Site]:
-    site = Site(mongodb_database)
-    yield site
-    await site.close()
 
 
 @pytest.fixture
@@ -73,8 +59,9 @@ async def effects(site: Site) -> tuple[int, int, int]:
 # Faults that the server makes
 
 
-@pytest.mark.parametrize("command", ["insert", "find", "update", "commitTransaction"])
-@pytest.mark.parametrize("times", [1, 4])
+@pytest.mark.parametrize(
+    ("command", "times"), [("insert", 4), ("find", 1), ("update", 1), ("commitTransaction", 4)]
+)
 async def test_a_transaction_that_the_server_gave_up_is_run_again(
     site: Site, command: str, times: int
 ) -> None:
@@ -94,12 +81,11 @@ async def test_a_transaction_whose_connection_breaks_is_run_again(site: Site) ->
     assert await effects(site) == (2, 2, 2)
 
 
-@pytest.mark.parametrize("times", [1, 3])
-async def test_a_commit_of_which_nobody_knows_is_asked_for_again(site: Site, times: int) -> None:
+async def test_a_commit_whose_outcome_is_unknown_is_asked_for_again(site: Site) -> None:
     store = site.store()
     await store.commit([counted("before")])
     too_slow = {"code": 64, "errmsg": "waiting for the others", "errInfo": {"wtimeout": True}}
-    async with site.failing("commitTransaction", times=times, writeConcernError=too_slow):
+    async with site.failing("commitTransaction", times=3, writeConcernError=too_slow):
         assert outcomes(await store.commit([counted("a"), counted("b")])) == ["committed"] * 2
     assert await effects(site) == (3, 3, 3)
 
@@ -107,8 +93,7 @@ async def test_a_commit_of_which_nobody_knows_is_asked_for_again(site: Site, tim
 # Lost on the way
 
 
-@pytest.mark.parametrize("fault", [Fault.CUT_BEFORE, Fault.CUT_AFTER])
-@pytest.mark.parametrize("times", [1, 3])
+@pytest.mark.parametrize(("fault", "times"), [(Fault.CUT_BEFORE, 1), (Fault.CUT_AFTER, 3)])
 async def test_a_commit_whose_answer_is_lost_takes_effect_once(
     site: Site, far: MongoStore, proxy: Proxy, fault: Fault, times: int
 ) -> None:
@@ -122,7 +107,7 @@ async def test_a_commit_whose_answer_is_lost_takes_effect_once(
 async def test_a_commit_that_stays_unknown_raises_and_is_recognised_when_it_comes_again(
     site: Site, far: MongoStore, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(transactions, "_COMMITS", 2)
+    monkeypatch.setattr("headway.adapters.mongodb.transactions._COMMITS", 2)
     await far.commit([counted("before")])
     units = [counted("a"), counted("b")]
     proxy.when(b"commitTransaction", Fault.CUT_AFTER, times=None)
@@ -251,49 +236,13 @@ async def test_a_worker_waits_until_there_is_a_primary_again(site: Site) -> None
     assert await effects(site) == (40, 40, 40)
 
 
-async def test_leases_can_be_renewed_from_another_loop_and_over_another_client(
-    site: Site,
-) -> None:
-    store = site.store()
-    lifecycle = Lifecycle("docs", lease=timedelta(minutes=1))
-    await inserted(store, "docs", {"_id": "1"})
-    now = CLOCK.now()
-    await store.documents.begin(
-        [Beginning(lifecycle=lifecycle, ids=("1",), operation="a", now=now, token="t")]
-    )
-
-    async def renew() -> int:
-        async with store.aside() as documents:
-            return await documents.renew("docs", {"1": "t"}, now + timedelta(hours=1))
-
-    assert await asyncio.to_thread(asyncio.run, renew()) == 1
-    until = (await site.raw("docs", "1"))["leaseUntil"]
-    assert abs(until - now - timedelta(hours=1)) < timedelta(milliseconds=2)
-
-
-async def test_a_claim_that_went_on_after_it_was_given_up_is_ours(
-    site: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its time was up here, and the server heard of it only when it had changed some of them."""
-    at_once = MongoCandidates._claim_alike
-
-    async def too_slow(*call: Any) -> set[str]:
-        await at_once(*call)
-        return set()
-
-    monkeypatch.setattr(MongoCandidates, "_claim_alike", too_slow)
+async def test_a_claim_that_is_made_again_is_ours_and_counted_once(site: Site) -> None:
+    """Its time was up here, and the server heard of it only when it had changed them."""
     candidates, now = sweeping(site.store()).candidates, CLOCK.now()
     await site.database.docs.insert_many([{"_id": one, "status": "failed"} for one in "abc"])
-    rule = SweepRule(lifecycle=Lifecycle("docs"))
-    pages = candidates.scan(rule, View.FAILED, now, newest_first=False, page=10)
-    found = [each async for page in pages for each in page]
-    claims = [Claim(each, requeued(each, rule, now)) for each in found]
-    won = await candidates.claim(rule, claims, "t", now, timedelta(minutes=1))
-    assert won == {"a", "b", "c"}
+    found = await scanned(candidates, View.FAILED, now)
+    claims = [claim_of(each, now) for each in found]
+    for _ in range(2):
+        won = await candidates.claim(RULE, claims, "t", now, timedelta(minutes=1))
+        assert won == {"a", "b", "c"}
     assert (await site.raw("docs", "a"))["attemptCount"] == 1
-
-
-def requeued(document: Document, rule: SweepRule, now: datetime) -> Requeue:
-    judgement = judge(document, rule, now)
-    assert isinstance(judgement, Requeue)
-    return judgement

@@ -9,8 +9,9 @@ NOW = datetime(2024, 2, 29, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)
 TALLY = Tally(stuck=7, given_up=3, permanent=2, oldest=NOW - 30 * HOUR)
 RUNS = {
-    **{"0.1": 0, "0.5": 1, "1.0": 1, "5.0": 1, "10.0": 1, "30.0": 2, "60.0": 2},
-    **{"300.0": 2, "900.0": 2, "3600.0": 2, "+Inf": 2},
+    "0.1": 0,
+    **dict.fromkeys(("0.5", "1.0", "5.0", "10.0"), 1),
+    **dict.fromkeys(("30.0", "60.0", "300.0", "900.0", "3600.0", "+Inf"), 2),
 }
 """By their seconds."""
 AFTER_TWO_RUNS: Mapping[str, float] = {

@@ -17,37 +17,19 @@ from headway.prometheus import PrometheusObserver
 from headway.retrying import Reason
 from headway.testing.clock import VirtualClock
 from headway.testing.ports import SweepFigures, Tally
-from tests.engines.observers.facts import (
-    ALL,
-    BACK,
-    CONFLICT,
-    DOWN,
-    DUPLICATES,
-    GOES_ON,
-    PAUSED,
-    PROCESSED,
-    SUPERSEDED,
-    call_gave_up,
-    call_recovered,
-    call_retried,
-    commit_resolved,
-    dead,
-    recovered,
-    scheduled,
-    swept,
-)
+from tests.engines.observers import facts
 from tests.engines.observers.sweep_figures import HOUR, NOW, TALLY, figures
 
 APPROVED = Path(__file__).with_name("metrics.prom")
 CHUNKING = {"service": "chunking"}
 MESSAGES = {"collection": "messages"}
 OF_CALLS = (
-    call_retried(CONFLICT),
-    call_retried(CONFLICT),
-    call_recovered(),
-    call_gave_up(CONFLICT, Reason.TTL_EXCEEDED),
-    commit_resolved(committed=True),
-    commit_resolved(committed=False),
+    facts.call_retried(facts.CONFLICT),
+    facts.call_retried(facts.CONFLICT),
+    facts.call_recovered(),
+    facts.call_gave_up(facts.CONFLICT, Reason.TTL_EXCEEDED),
+    facts.commit_resolved(committed=True),
+    facts.commit_resolved(committed=False),
 )
 
 
@@ -120,7 +102,7 @@ def names(registry: CollectorRegistry) -> set[str]:
 
 
 def exposed() -> str:
-    registries = (Told(*ALL, *OF_CALLS).registry, Engine().registry, swept_as(figures()))
+    registries = (Told(*facts.ALL, *OF_CALLS).registry, Engine().registry, swept_as(figures()))
     text = "".join(generate_latest(each).decode() for each in registries)
     # The client library adds to each counter the time when it began to count.
     return "".join(f"{line}\n" for line in text.splitlines() if "_created" not in line)
@@ -163,7 +145,7 @@ def test_promtool_has_nothing_to_complain_about() -> None:
 
 
 def test_a_success_is_counted_by_the_retry_that_succeeded_up_to_20() -> None:
-    told = Told(recovered(1), *(recovered(retries) for retries in range(20, 200)))
+    told = Told(facts.recovered(1), *(facts.recovered(retries) for retries in range(20, 200)))
     assert told.value("event_retry_success_total", attempt="1") == 1
     assert told.value("event_retry_success_total", attempt="20") == 1
     assert told.value("event_retry_success_total", attempt="20+") == 179
@@ -181,8 +163,8 @@ def test_a_success_is_counted_by_the_retry_that_succeeded_up_to_20() -> None:
     ],
 )
 def test_a_dead_letter_is_counted_by_its_reason_and_its_error(reason: Reason, label: str) -> None:
-    assert Told(PROCESSED).value("event_retry_dlq_total", reason=label) == 0
-    told = Told(dead(reason))
+    assert Told(facts.PROCESSED).value("event_retry_dlq_total", reason=label) == 0
+    told = Told(facts.dead(reason))
     assert told.value("event_retry_dlq_total", reason=label) == 1
     assert told.value("failures_total", error_type="DocumentNotFoundError") == 1
     assert told.value("event_retry_attempt_count_bucket", le="7.0") == 0
@@ -190,7 +172,7 @@ def test_a_dead_letter_is_counted_by_its_reason_and_its_error(reason: Reason, la
 
 
 def test_each_event_of_a_group_is_counted_with_its_time() -> None:
-    told = Told(PROCESSED, PROCESSED)
+    told = Told(facts.PROCESSED, facts.PROCESSED)
     assert told.value("events_processed_total") == 6
     assert told.value("processing_duration_seconds_count") == 6
     assert told.value("processing_duration_seconds_sum") == pytest.approx(5.5)
@@ -198,7 +180,7 @@ def test_each_event_of_a_group_is_counted_with_its_time() -> None:
 
 
 def test_duplicates_are_counted_by_what_was_there_and_planned_retries_not_at_all() -> None:
-    told = Told(DUPLICATES, SUPERSEDED, scheduled())
+    told = Told(facts.DUPLICATES, facts.SUPERSEDED, facts.scheduled())
     assert told.value("event_duplicates_total", why="done") == 2
     assert told.value("event_duplicates_total", why="superseded") == 2
     assert told.value("event_retry_attempt_count_count") == 0
@@ -206,18 +188,18 @@ def test_duplicates_are_counted_by_what_was_there_and_planned_retries_not_at_all
 
 def test_gauges_go_up_and_down() -> None:
     labels = {"event_type": "JSONParsed", "rule": "postgresql.connection"}
-    assert Told(DOWN).value("dependency_down", **labels) == 1
-    assert Told(DOWN, BACK).value("dependency_down", **labels) == 0
+    assert Told(facts.DOWN).value("dependency_down", **labels) == 1
+    assert Told(facts.DOWN, facts.BACK).value("dependency_down", **labels) == 0
     of_type = {"event_type": "JSONParsed"}
-    assert Told(PAUSED).value("event_type_paused", **of_type) == 1
-    assert Told(PAUSED, GOES_ON).value("event_type_paused", **of_type) == 0
+    assert Told(facts.PAUSED).value("event_type_paused", **of_type) == 1
+    assert Told(facts.PAUSED, facts.GOES_ON).value("event_type_paused", **of_type) == 0
 
 
 def test_the_observer_of_events_leaves_sweeps_to_the_store() -> None:
     registry = CollectorRegistry()
     observer = PrometheusObserver(registry)
     before = generate_latest(registry)
-    observer.tell(swept(Status.SUCCESS))
+    observer.tell(facts.swept(Status.SUCCESS))
     assert generate_latest(registry) == before
 
 
@@ -292,14 +274,6 @@ def test_what_is_unknown_is_nan_and_counters_that_were_shown_stay() -> None:
     assert later.get_sample_value("retry_job_database_up") == 0
 
 
-def test_one_unknown_collection_says_that_the_database_is_down_and_hides_no_other() -> None:
-    registry = swept_as(figures({"messages": TALLY, "chunks": None}))
-    assert registry.get_sample_value("retry_job_stuck_documents", MESSAGES) == 7
-    chunks = {"collection": "chunks"}
-    assert isnan(registry.get_sample_value("retry_job_stuck_documents", chunks) or 0)
-    assert registry.get_sample_value("retry_job_database_up") == 0
-
-
 @pytest.mark.parametrize(
     ("tally", "age"),
     [
@@ -313,11 +287,6 @@ def test_the_age_of_the_oldest(tally: Tally, age: float) -> None:
     value = swept_as(figures({"messages": tally})).get_sample_value
     assert value("retry_job_oldest_stuck_seconds", MESSAGES) == pytest.approx(age, nan_ok=True)
     assert value("retry_job_database_up") == 1
-
-
-def test_before_the_first_run_nothing_is_said_about_runs_of_this_process() -> None:
-    found = names(swept_as(figures(last_run=None, held_back={})))
-    assert not found & {"retry_job_last_run_timestamp_seconds", "retry_job_held_back_documents"}
 
 
 def test_totals_of_a_newer_version_are_left_out_and_collections_may_have_any_name() -> None:

@@ -10,14 +10,13 @@ from typing import Any
 
 import pytest
 
-from headway import Service, retry
+from headway import retry
 from headway.adapters.logs.repeats import INTERVAL, Repeats
 from headway.facts import Fact, GaveUp, RetryScheduled
 from headway.logs import LogObserver
 from headway.retrying import Reason
 from headway.testing.clock import VirtualClock
 from headway.testing.servers.process import wait_until
-from headway.testing.trial import Trial
 from tests.engines.observers.facts import GIVEN_UP, dead, failure, recovered, scheduled
 
 
@@ -207,27 +206,6 @@ def test_a_process_that_ends_writes_what_it_left_out_and_its_forked_child_does_n
     )
     assert done.stderr.count("490 more in ") == 1
     assert done.stderr.count("Traceback") == 10
-
-
-async def test_a_service_whose_handler_always_fails_says_how_many(site: Site) -> None:
-    shop = Service("shop")
-
-    @shop.on("OrderPlaced")
-    async def charge(event: Any, work: Any) -> None:
-        raise PermissionError("declined") from OSError("no funds")
-
-    trial = Trial(shop, clock=site.clock)
-    for number in range(300):
-        await trial.publish("OrderPlaced", {"order": number}, event_id=f"o-{number}")
-    await trial.run()
-    for fact in trial.facts.facts:
-        site.observer.tell(fact)
-    site.observer.flush()
-    ends = await trial.letters("shop.failed")
-    assert site.counted("Event sent to DLQ") == len(ends) == 300
-    said = site.lines("Event sent to DLQ")[0].getMessage()
-    assert "charge (OrderPlaced) raised PermissionError: declined" in said
-    assert "OSError: no funds" in said
 
 
 def test_retry_itself_writes_to_the_same_log(caplog: pytest.LogCaptureFixture) -> None:

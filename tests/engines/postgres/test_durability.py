@@ -58,8 +58,16 @@ async def prepared(admin: str) -> str:
     return role
 
 
-@pytest.mark.parametrize("setting", ["off", "local", "remote_write", "on", "remote_apply"])
-@pytest.mark.parametrize("where", ["role", "database"])
+@pytest.mark.parametrize(
+    ("where", "setting"),
+    [
+        ("role", "off"),
+        ("database", "off"),
+        ("role", "local"),
+        ("database", "remote_write"),
+        ("role", "remote_apply"),
+    ],
+)
 async def test_weak_defaults_are_raised_and_strong_ones_stay(
     postgres_server: PostgreSQL, postgres_database: str, where: str, setting: str
 ) -> None:

@@ -11,8 +11,6 @@ from typing import Any
 import pytest
 
 from headway import Lifecycle
-from headway.adapters.postgres import document_rows, link
-from headway.errors import ConditionLostError
 from headway.retrying import DEFAULT_CLASSIFIER, Verdict
 from headway.testing.clock import VirtualClock
 from headway.testing.conformance.examples import ORDERS, unit
@@ -111,15 +109,15 @@ class Workers:
 
 def test_a_server_that_is_killed_loses_nothing_and_doubles_nothing() -> None:
     async def run(server: PostgreSQL) -> None:
-        workers = Workers(server.create_database(), 400)
+        workers = Workers(server.create_database(), 200)
         task = asyncio.create_task(workers.work())
-        for part in (1, 2, 3):
-            await workers.reach(part * 80)
+        for part in (1, 2):
+            await workers.reach(part * 60)
             server.kill()
             await asyncio.sleep(0.1)
             server.start()
         await task
-        assert len(workers.failures) >= 3
+        assert len(workers.failures) >= 2
         await workers.check()
         await workers.close()
 
@@ -163,106 +161,6 @@ async def test_a_connection_that_was_lost_while_idle_is_not_noticed(postgres_dat
     await store.close()
 
 
-async def test_two_who_insert_and_count_the_same_lose_nothing(postgres_database: str) -> None:
-    stores = [postgres_store(postgres_database, VirtualClock()) for _ in range(2)]
-    draw = random.Random(7)
-    shared = [f"{n}" for n in range(30)]
-    skipped = 0
-
-    async def worker(name: str, store: PostgresStore) -> int:
-        skipped = 0
-        for n in range(10):
-            units = []
-            for m in range(6):
-                ids = draw.sample(shared, 4)
-                units.append(
-                    made(
-                        f"{name}-{n}-{m}",
-                        *(InsertNew("docs", {"_id": f"{n // 2} {one}", "n": 0}) for one in ids),
-                        *(Increment("docs", f"{n // 2} {one}", "n") for one in reversed(ids)),
-                        Increment("counters", draw.choice(shared), "n"),
-                    )
-                )
-            finishes = await store.commit(units)
-            assert {each.outcome for each in finishes} == {Outcome.COMMITTED}
-            skipped += sum(each.skipped for each in finishes)
-        return skipped
-
-    answers = await asyncio.gather(*(worker(f"w{n}", stores[n % 2]) for n in range(6)))
-    skipped = sum(answers)
-    docs = await stores[0].documents.find("docs", {}, 1_000)
-    counters = await stores[1].documents.find("counters", {}, 1_000)
-    assert sum(each["n"] for each in docs) == 6 * 10 * 6 * 4
-    assert sum(each["n"] for each in counters) == 6 * 10 * 6
-    assert skipped + len(docs) == 6 * 10 * 6 * 4
-    for store in stores:
-        await store.close()
-    assert await deadlocks(postgres_database) == 0
-
-
-class Paused:
-    """A connection that stops after its first statement until it is told to go on."""
-
-    def __init__(self, connection: Any) -> None:
-        self._connection = connection
-        self.stopped, self.go = asyncio.Event(), asyncio.Event()
-
-    def __getattr__(self, name: str) -> Any:
-        async def call(*arguments: Any) -> Any:
-            if self.stopped.is_set():
-                await self.go.wait()
-            answer = await getattr(self._connection, name)(*arguments)
-            self.stopped.set()
-            return answer
-
-        return call
-
-
-async def test_who_finds_a_document_and_who_does_not_yet_never_wait_for_each_other(
-    postgres_database: str,
-) -> None:
-    store = postgres_store(postgres_database, VirtualClock())
-    await store.commit([made("first", InsertNew("docs", {"_id": "other"}))])
-    both: dict[tuple[str, str], dict[str, Any]] = {
-        ("docs", "a"): {"_id": "a"},
-        ("docs", "b"): {"_id": "b", "n": 1},
-    }
-    async with (
-        connected(postgres_database) as early,
-        connected(postgres_database) as late,
-        connected(postgres_database) as watching,
-    ):
-        outdated = early.transaction()
-        await outdated.start()
-        assert await document_rows.lock(early, both) == {}
-        await store.commit([made("meanwhile", InsertNew("docs", {"_id": "b"}))])
-        current = late.transaction()
-        await current.start()
-        there = await document_rows.lock(late, both)
-        assert set(there) == {("docs", "b")}
-        paused = Paused(late)
-        storing = asyncio.create_task(document_rows.store(paused, there, both))
-        await paused.stopped.wait()
-        waiting = asyncio.create_task(document_rows.store(early, {}, both))
-        async with asyncio.timeout(20):
-            while not await _is_waiting(watching, early):  # noqa: ASYNC110 (the server tells nobody)
-                await asyncio.sleep(0.01)
-        paused.go.set()
-        await storing
-        await current.commit()
-        with pytest.raises(link.MeanwhileError):
-            await waiting
-        await outdated.rollback()
-    await store.close()
-    assert await deadlocks(postgres_database) == 0
-
-
-async def _is_waiting(watching: Any, who: Any) -> bool:
-    pid = who.get_server_pid()
-    waits = "select wait_event_type = 'Lock' from pg_stat_activity where pid = $1"
-    return bool(await watching.fetchval(waits, pid))
-
-
 async def deadlocks(url: str) -> int:
     """Count them; the sessions that had them have to be closed by now."""
     async with connected(url) as connection:
@@ -272,7 +170,9 @@ async def deadlocks(url: str) -> int:
     return count
 
 
-async def test_all_who_change_the_same_documents_never_deadlock(postgres_database: str) -> None:
+async def test_all_who_change_the_same_documents_never_deadlock_and_lose_nothing(
+    postgres_database: str,
+) -> None:
     stores = [postgres_store(postgres_database, VirtualClock()) for _ in range(2)]
     draw = random.Random(11)
     lifecycle = Lifecycle("docs", lease=timedelta(minutes=1))
@@ -285,8 +185,12 @@ async def test_all_who_change_the_same_documents_never_deadlock(postgres_databas
         for n in range(8):
             chosen = draw.sample(ids, 20)
             found = list((await documents.fetch("docs", chosen)).values())
-            changes = [Update("docs", one, {"x": n}) for one in draw.sample(ids, 20)]
-            await store.commit([made(f"{name}-{n}-{m}", *changes[m::4]) for m in range(4)])
+            changes: list[Write] = [Update("docs", one, {"x": n}) for one in draw.sample(ids, 20)]
+            new = draw.sample(ids, 12)
+            changes += [InsertNew("new", {"_id": f"{n} {one}", "n": 0}) for one in new]
+            changes += [Increment("new", f"{n} {one}", "n") for one in reversed(new)]
+            finishes = await store.commit([made(f"{name}-{n}", *changes)])
+            assert [each.outcome for each in finishes] == [Outcome.COMMITTED]
             await documents.begin(
                 [
                     Beginning(
@@ -306,34 +210,11 @@ async def test_all_who_change_the_same_documents_never_deadlock(postgres_databas
             await sweeping.desk.change("docs", found, {"y": n})
 
     await asyncio.gather(*(some(stores[n % 2], f"w{n}") for n in range(6)))
+    counted = await stores[0].documents.find("new", {}, 1_000)
+    assert sum(each["n"] for each in counted) == 6 * 8 * 12
     for store in stores:
         await store.close()
     assert await deadlocks(postgres_database) == 0
-
-
-async def test_of_many_who_expect_the_same_one_wins(postgres_database: str) -> None:
-    stores = [postgres_store(postgres_database, VirtualClock()) for _ in range(2)]
-    await stores[0].commit([made("first", InsertNew("docs", {"_id": "1", "owner": None}))])
-    answers = await asyncio.gather(
-        *(
-            stores[n % 2].commit(
-                [
-                    made(f"{n} before", Increment("docs", "1", "n")),
-                    made(f"{n}", Update("docs", "1", {"owner": n}, {"owner": None})),
-                    made(f"{n} after", Increment("docs", "1", "n")),
-                ]
-            )
-            for n in range(10)
-        )
-    )
-    won = [n for n, finishes in enumerate(answers) if finishes[1].outcome is Outcome.COMMITTED]
-    lost = [finishes[1].error for n, finishes in enumerate(answers) if n not in won]
-    assert all(isinstance(error, ConditionLostError) for error in lost)
-    found = (await stores[0].documents.fetch("docs", ["1"]))["1"]
-    assert ([found["owner"]], found["n"]) == (won, 20)
-    assert await stores[0].ends.count() == (22, 0)
-    for store in stores:
-        await store.close()
 
 
 async def test_what_many_forget_at_once_is_counted_once(postgres_database: str) -> None:
@@ -394,7 +275,7 @@ async def test_a_commit_whose_answer_is_lost_takes_effect_once(
 async def test_a_server_that_says_nothing_any_more_is_noticed(
     proxy: Proxy, far: PostgresStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(link, "_ANSWER_SECONDS", 0.3)
+    monkeypatch.setattr("headway.adapters.postgres.link._ANSWER_SECONDS", 0.3)
     store = postgres_store(far._url, VirtualClock())
     await store.open()
     for marker, call in (
@@ -403,7 +284,7 @@ async def test_a_server_that_says_nothing_any_more_is_noticed(
     ):
         proxy.when(marker, Fault.HANG_BEFORE)
         async with asyncio.timeout(5):
-            with pytest.raises(ConnectionError, match=r"did not answer within 0\.3 s"):
+            with pytest.raises(ConnectionError, match=r"0\.3 s"):
                 await call()
     proxy.cut()
     assert [each.outcome for each in await store.commit([run_of("a")])] == [Outcome.COMMITTED]
@@ -429,18 +310,3 @@ async def test_who_is_cancelled_leaves_nothing_behind(
             "select count(*) from headway_documents where collection = 'log'"
         )
     assert log == 2
-
-
-async def test_without_a_cache_of_statements_all_is_said_inside_transactions(
-    postgres_database: str,
-) -> None:
-    store = postgres_store(f"{postgres_database}?statement_cache_size=0", VirtualClock())
-    assert [each.outcome for each in await store.commit([run_of("a")])] == [Outcome.COMMITTED]
-    assert len(await store.documents.find("log", {}, 10)) == 1
-    async with connected(postgres_database) as connection:
-        said = await connection.fetch(
-            "select query from pg_stat_activity where application_name = 'headway' "
-            "and datname = current_database()"
-        )
-    assert {row[0] for row in said} == {"commit"}
-    await store.close()

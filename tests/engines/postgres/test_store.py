@@ -3,20 +3,15 @@
 import asyncio
 import itertools
 import random
-from collections.abc import AsyncIterator
+import socket
+import time
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import asyncpg
 import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from headway import ConfigurationError, Lifecycle
-from headway.adapters.postgres.refusals import Place
-from headway.adapters.postgres.schema import VERSION, make_sure
-from headway.adapters.postgres.values import jsonb, kept, kept_key, unkept
 from headway.errors import UnstorableError
 from headway.retrying import DEFAULT_CLASSIFIER, Verdict
 from headway.testing.clock import VirtualClock
@@ -32,7 +27,7 @@ from headway.testing.conformance.examples import (
     unit,
     wrote,
 )
-from headway.testing.engines import PostgresStore, postgres_store
+from headway.testing.engines import postgres_store
 from headway.testing.ports import (
     Add,
     Beginning,
@@ -40,14 +35,13 @@ from headway.testing.ports import (
     Increment,
     InsertNew,
     Outcome,
-    SweepRule,
     Travel,
     Update,
     instant,
     moment,
 )
 from headway.testing.servers import PostgreSQL
-from tests.engines.pairs.postgres_harness import PostgresHarness, connected, emptied, made_ready
+from tests.engines.pairs.postgres_harness import PostgresHarness, connected
 
 pytestmark = pytest.mark.server("postgresql")
 
@@ -56,21 +50,6 @@ NUMBERS = (
     1e-7, 1.0, 100.0, 0, True,
 )  # fmt: skip
 TEXTS = ("1e5", "5e3 \\u0000 \\", '"9e9"', "\x01\x1f", "käse ✓ 😀", "\\", "", "null")
-
-
-@pytest.fixture(scope="module")
-def database(postgres_server: PostgreSQL) -> str:
-    url = postgres_server.create_database()
-    asyncio.run(made_ready(url))
-    return url
-
-
-@pytest.fixture
-async def harness(database: str) -> AsyncIterator[PostgresHarness]:
-    await emptied(database)
-    harness = PostgresHarness(database)
-    yield harness
-    await harness.close()
 
 
 # Values
@@ -137,7 +116,7 @@ async def test_what_a_trigger_refuses_is_refused_alone_and_for_good(
     async with connected(harness.url) as connection:
         await connection.execute(CLOSED)
         try:
-            with pytest.raises(UnstorableError, match=r"docs cannot .* closed for the year") as no:
+            with pytest.raises(UnstorableError, match="closed for the year") as no:
                 await engine.documents.begin(beginnings)
             finishes = await engine.finisher.finish(units)
         finally:
@@ -147,28 +126,19 @@ async def test_what_a_trigger_refuses_is_refused_alone_and_for_good(
     assert "closed for the year" in str(finishes[1].error)
 
 
-def test_a_character_that_postgresql_does_not_keep_is_named_by_its_field() -> None:
-    with pytest.raises(UnstorableError) as caught:
-        jsonb({"a": [1, {"b": "x\0", "c\0": 1}]}, "docs/1")
-    assert caught.value.field == "a[1].b"
-    assert "docs/1 cannot be stored: the field 'a[1].b' holds the character U+0000" in str(
-        caught.value
-    )
-
-
 @pytest.mark.parametrize(
-    "write",
+    ("write", "field"),
     [
-        InsertNew("docs", {"_id": "x", "text": "a\0b"}),
-        InsertNew("docs", {"_id": "x", "a\0b": 1}),
-        InsertNew("docs", {"_id": "a\0b"}),
-        Increment("docs", "a\0b", "n"),
-        Increment("docs", "counter", "a\0b"),
-        Add("docs", {"_id": "é" * 1_100}),
+        (InsertNew("docs", {"_id": "x", "a": [1, {"b": "x\0", "c\0": 1}]}), "a[1].b"),
+        (InsertNew("docs", {"_id": "x", "a\0b": 1}), None),
+        (InsertNew("docs", {"_id": "a\0b"}), None),
+        (Increment("docs", "a\0b", "n"), None),
+        (Increment("docs", "counter", "a\0b"), None),
+        (Add("docs", {"_id": "é" * 1_100}), None),
     ],
 )
 async def test_what_postgresql_does_not_keep_is_refused_alone(
-    harness: PostgresHarness, write: Any
+    harness: PostgresHarness, write: Any, field: str | None
 ) -> None:
     engine = await opened(harness)
     await engine.bus.publish([message(name) for name in "abc"])
@@ -182,7 +152,9 @@ async def test_what_postgresql_does_not_keep_is_refused_alone(
     error = finishes[1].error
     assert isinstance(error, ValueError)
     assert DEFAULT_CLASSIFIER.classify(error).verdict is Verdict.PERMANENT
-    assert "PostgreSQL" in str(error)
+    if field is not None:
+        assert isinstance(error, UnstorableError)
+        assert error.field == field
     found = await engine.documents.find("docs", {}, 10)
     assert [(each["_id"], each["n"]) for each in found] == [("counter", 2)]
     assert not await engine.documents.fetch("docs", ["a\0b"])
@@ -241,25 +213,6 @@ async def test_what_was_sent_again_corrects_the_record_of_its_failure_when_it_en
     assert {record.operation: record.ended for record in found.values()} == {
         "a": Ended.REQUEUED, "b": Ended.MOVED, "c": Ended.FAILED
     }  # fmt: skip
-
-
-@given(st.text(alphabet="\0\x01ab01"))
-def test_a_kept_text_is_given_back(text: str) -> None:
-    assert unkept(kept(text)) == text
-    assert "\0" not in kept(text)
-
-
-def test_a_key_is_cut_only_where_it_must_be() -> None:
-    assert kept_key("käse" * 200) == "käse" * 200
-    assert kept_key("x" * 1_000) == "x" * 1_000
-    assert len(kept_key("é" * 5_000).encode()) < 1_000
-    assert kept_key(kept_key("x" * 5_000)) == kept_key("x" * 5_000)
-
-
-def test_only_large_numbers_are_written_out() -> None:
-    assert jsonb({"a": 1e21, "b": "1e21", "c": 1e-9}, "x") == (
-        '{"a":1000000000000000000000.0,"b":"1e21","c":1e-9}'
-    )
 
 
 # Times
@@ -324,7 +277,7 @@ async def refused(url: str) -> str:
     with pytest.raises(ConfigurationError):
         await store.documents.fetch("docs", ["1"])
     await store.close()
-    assert str(refusal.value).startswith("HEADWAY_STORE='postgresql://")
+    assert "HEADWAY_STORE" in str(refusal.value)
     assert "s3cret" not in str(refusal.value)
     return str(refusal.value)
 
@@ -343,21 +296,15 @@ async def test_a_server_that_will_not_do_says_why(
         await connection.execute("revoke create on schema public from public")
     server = f"127.0.0.1:{postgres_server.port}"
     database = postgres_database.rpartition("/")[2]
-    said = await refused(f"postgresql://locked:s3cret@{server}/{database}")
-    assert "password authentication failed" in said
-    assert "correct user and password in the URL" in said
-    said = await refused(f"postgresql://postgres:s3cret@{server}/nowhere")
-    assert "names a database that is not there" in said
-    assert "createdb" in said
-    said = await refused(f"postgresql://poor:s3cret@{server}/{database}")
-    assert "does not let this user make or use the tables" in said
-    assert "grant it CREATE" in said
-    said = await refused(f"postgresql://postgres:s3cret@{server}/{database}?sslmode=nonsense")
-    assert "is not accepted" in said
-    said = await refused(f"postgresql://postgres:s3cret@{server}/{database}?conect_timeout=5")
-    assert "has an option that the server refuses" in said
-    assert "conect_timeout" in said
-    with pytest.raises(ConfigurationError, match="'statement_cache_size=7' is no option"):
+    for who, rest, why in (
+        ("locked", database, "password authentication failed"),
+        ("postgres", "nowhere", "createdb"),
+        ("poor", database, "CREATE"),
+        ("postgres", f"{database}?sslmode=nonsense", "sslmode"),
+        ("postgres", f"{database}?conect_timeout=5", "conect_timeout"),
+    ):
+        assert why in await refused(f"postgresql://{who}:s3cret@{server}/{rest}")
+    with pytest.raises(ConfigurationError, match="statement_cache_size=7"):
         postgres_store(f"postgresql://{server}/{database}?statement_cache_size=7", VirtualClock())
 
 
@@ -387,70 +334,19 @@ async def test_tables_of_the_version_before_get_what_is_missing(postgres_databas
     await first.sweeping.totals.add("a", {"b": 1})
     await first.close()
     async with connected(postgres_database) as connection:
+        version = await connection.fetchval("select version from headway_version")
         await connection.execute("""
             drop table headway_guard; drop function headway_guard(); drop function headway_now();
-            alter table headway_leases drop column lasts, drop column renewals
+            alter table headway_leases drop column lasts, drop column renewals;
+            update headway_version set version = 1
             """)
-        await connection.execute("update headway_version set version = 1")
         stores = [postgres_store(postgres_database, VirtualClock()) for _ in range(4)]
         await asyncio.gather(*(store.open() for store in stores))
         for store in stores:
             assert dict(await store.sweeping.totals.add("a", {})) == {"b": 1}
+            assert await store.sweeping.leases.hold("sweep", "t", timedelta(seconds=60))
             await store.close()
-        assert await connection.fetchval("select version from headway_version") == VERSION
-        with pytest.raises(asyncpg.InvalidTransactionTerminationError):
-            await connection.execute("insert into headway_guard default values")
-
-
-async def test_the_upgrade_drops_indexes_that_hold_what_failed_permanently(
-    postgres_database: str,
-) -> None:
-    clock = VirtualClock()
-    first = postgres_store(postgres_database, clock)
-    await first.open()
-    rule = SweepRule(lifecycle=Lifecycle("docs"))
-    await first.sweeping.candidates.prepare([rule])
-    await first.close()
-    names = "select indexname from pg_indexes where tablename = 'headway_documents'"
-    old = "headway_view_of_failed"
-    async with connected(postgres_database) as connection:
-        made = {each[0] for each in await connection.fetch(names)}
-        await connection.execute(f"""
-            create index {old} on headway_documents ((body ->> 'lastAttemptTime'), id)
-            where collection = 'docs' and (body ->> 'status') = 'failed';
-            create index ours on headway_documents (id) where (body ->> 'status') = 'failed';
-            update headway_version set version = 3
-            """)
-        second = postgres_store(postgres_database, clock)
-        await second.open()
-        assert old not in {each[0] for each in await connection.fetch(names)}
-        await second.sweeping.candidates.prepare([rule])
-        assert {each[0] for each in await connection.fetch(names)} == {*made, "ours"}
-        await second.close()
-
-
-async def test_a_process_of_the_version_before_holds_leases_after_the_upgrade(
-    postgres_database: str,
-) -> None:
-    store = postgres_store(postgres_database, VirtualClock())
-    await store.open()
-    hold = """
-        insert into headway_leases as there (name, token, until)
-        values ('sweep', $1, clock_timestamp() + interval '1 minute')
-        on conflict (name) do update set token = excluded.token, until = excluded.until
-        where there.token = excluded.token or there.until <= clock_timestamp()
-        returning 1
-        """
-    leases = store.sweeping.leases
-    async with connected(postgres_database) as before:
-        assert await before.fetchval(hold, "old") == 1
-        assert await before.fetchval(hold, "old") == 1
-        assert not await leases.hold("sweep", "new", timedelta(seconds=60))
-        assert list(await leases.held("")) == ["sweep"]
-        await leases.let_go("sweep", "old")
-        assert await leases.hold("sweep", "new", timedelta(seconds=60))
-        assert await before.fetchval(hold, "old") is None
-    await store.close()
+        assert await connection.fetchval("select version from headway_version") == version
 
 
 async def test_a_newer_version_a_standby_and_read_only_databases_are_refused(
@@ -461,7 +357,7 @@ async def test_a_newer_version_a_standby_and_read_only_databases_are_refused(
     await store.close()
     async with connected(postgres_database) as connection:
         await connection.execute("update headway_version set version = 99")
-        assert "upgrade Headway" in await refused(postgres_database)
+        assert "99" in await refused(postgres_database)
         name = postgres_database.rpartition("/")[2]
         await connection.execute(f"alter database {name} set default_transaction_read_only = on")
     assert "default_transaction_read_only" in await refused(postgres_database)
@@ -476,44 +372,30 @@ def test_a_standby_is_refused() -> None:
         assert "is a standby" in asyncio.run(refused(url))
 
 
-async def test_an_old_server_is_refused() -> None:
-    class Old:
-        async def execute(self, _statement: str) -> None:
-            """Nothing is stored there."""
-
-        def is_closed(self) -> bool:
-            return False
-
-        async def fetchrow(self, _statement: str) -> tuple[Any, ...]:
-            return 11, "11.22", False, False, False
-
-    with pytest.raises(ConfigurationError, match=r"runs PostgreSQL 11\.22; use version 12"):
-        await make_sure(Old(), Place("postgresql://host/db"))
-
-
-async def test_a_server_that_is_away_is_waited_for(postgres_database: str) -> None:
-    away: PostgresStore = postgres_store("postgresql://me:s3cret@127.0.0.1:1/db", VirtualClock())
+async def test_a_server_that_is_away_is_waited_for() -> None:
+    url = "postgresql://me:s3cret@127.0.0.1:1/db"
+    store = postgres_store(url, VirtualClock())
     for _ in range(2):
-        with pytest.raises(ConnectionError, match="no connection to postgresql://me:") as error:
-            await away.open()
-        assert "s3cret" not in str(error.value)
-    await away.close()
+        with pytest.raises(ConnectionError, match=r"postgresql://me:\*\*\*@127") as error:
+            await store.open()
+        assert "HEADWAY_STORE" in str(error.value)
+        assert error.value.__cause__ is not None
+    await store.close()
 
 
-async def test_documents_aside_connect_when_they_are_needed_and_serve_another_loop(
-    harness: PostgresHarness,
+async def test_a_server_that_is_silent_is_asked_once_in_a_while(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    engine = await opened(harness)
-    await wrote(harness, engine, InsertNew("docs", {"_id": "1"}))
-
-    def elsewhere() -> int:
-        async def look() -> int:
-            async with engine.documents_aside() as documents:
-                return len(await documents.fetch("docs", ["1"]))
-
-        return asyncio.run(look())
-
-    assert await asyncio.to_thread(elsewhere) == 1
-    async with postgres_store("postgresql://127.0.0.1:1/db", VirtualClock()).aside() as documents:
-        with pytest.raises(ConnectionError):
-            await documents.fetch("docs", ["1"])
+    monkeypatch.setattr("headway.adapters.postgres.link._CONNECT_SECONDS", 0.6)
+    took = []
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        url = f"postgresql://me:s3cret@127.0.0.1:{port}/db?sslmode=disable"
+        store = postgres_store(url, VirtualClock())
+        for _ in range(2):
+            began = time.monotonic()
+            with pytest.raises(ConnectionError, match=r"me:\*\*\*@.* 0\.6 s"):
+                await store.open()
+            took.append(time.monotonic() - began)
+        await store.close()
+    assert took[0] >= 0.6 > 2 * took[1]

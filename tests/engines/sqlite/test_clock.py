@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from headway.clock import SystemChance, SystemClock
-from headway.core.sequence_answers import Outcome
-from headway.testing.conformance.examples import ORDERS, QUEUES, message, publish, unit
+from headway.testing.conformance.examples import ORDERS, QUEUES, publish, unit
 from headway.testing.engines import SqliteEngine, sqlite_engine, sqlite_sequences
 from headway.testing.ports import Completion, Later, Offer
 
@@ -17,7 +16,9 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 START = datetime(2026, 11, 18, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)
 MINUTE = timedelta(minutes=1)
-STEPS = [HOUR, -HOUR, timedelta(days=365), timedelta(days=-365)]
+DAY = timedelta(days=1)
+STEPS = [365 * DAY, -365 * DAY]
+RETENTION = 7 * DAY
 
 
 class Machine:
@@ -72,6 +73,14 @@ async def delay(machine: Machine, by: timedelta, name: str = "a") -> None:
         await engine.bus.settle([(delivery, Later(clock.now() + by, delivery.travel))])
 
 
+async def finish_one(machine: Machine) -> None:
+    """Have a process finish an event, and end."""
+    async with machine.process() as (engine, clock):
+        await publish(engine, "a")
+        (delivery,) = await engine.bus.take([ORDERS.name], 1)
+        await engine.finisher.finish([unit(delivery, clock.now())])
+
+
 async def is_due(machine: Machine) -> bool:
     """Ask a new process; it hands back what it took."""
     async with machine.process() as (engine, _):
@@ -120,25 +129,26 @@ async def test_a_file_made_while_the_clock_was_wrong_survives_a_reboot(tmp_path:
 
 
 @pytest.mark.parametrize("step", STEPS, ids=str)
-async def test_the_age_of_an_event_is_what_passed(machine: Machine, step: timedelta) -> None:
+async def test_the_age_of_an_event_is_what_passed_in_the_time_of_the_wall(
+    machine: Machine, step: timedelta
+) -> None:
     await delay(machine, HOUR)
     machine.run(30 * MINUTE)
     machine.wall += step
-    machine.run(30 * MINUTE)
+    machine.run(31 * MINUTE)
     async with machine.process() as (engine, clock):
+        (queue,) = [q for q in (await engine.places.depths()).queues if q.queue == ORDERS.name]
+        assert (queue.ready, queue.oldest) == (1, clock.now() - MINUTE)
         (delivery,) = await engine.bus.take([ORDERS.name], 1)
         assert delivery.travel.first_seen is not None
-        assert clock.now() - delivery.travel.first_seen == HOUR
+        assert clock.now() - delivery.travel.first_seen == HOUR + MINUTE
 
 
 @pytest.mark.parametrize("step", STEPS, ids=str)
 async def test_what_was_done_is_remembered_as_long_as_it_should_be(
     machine: Machine, step: timedelta
 ) -> None:
-    async with machine.process() as (engine, clock):
-        await publish(engine, "a")
-        (delivery,) = await engine.bus.take([ORDERS.name], 1)
-        await engine.finisher.finish([unit(delivery, clock.now())])
+    await finish_one(machine)
     machine.wall += step
     machine.run(HOUR)
     async with machine.process() as (engine, clock):
@@ -146,19 +156,11 @@ async def test_what_was_done_is_remembered_as_long_as_it_should_be(
         assert await engine.records.forget(clock.now() - HOUR / 2, 10) == 1
 
 
-DAY = timedelta(days=1)
-RETENTION = timedelta(days=7)
-
-
-@pytest.mark.parametrize("boots", [1, 2])
 async def test_a_clock_that_is_ahead_at_boot_forgets_nothing_too_soon(
-    machine: Machine, boots: int, caplog: pytest.LogCaptureFixture
+    machine: Machine, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with machine.process() as (engine, clock):
-        await publish(engine, "a")
-        (delivery,) = await engine.bus.take([ORDERS.name], 1)
-        await engine.finisher.finish([unit(delivery, clock.now())])
-    for boot in range(boots):
+    await finish_one(machine)
+    for boot in range(2):
         machine.run(MINUTE)
         right = machine.wall + MINUTE
         machine.reboot(MINUTE, f"{boot}", right + 365 * DAY)
@@ -169,57 +171,19 @@ async def test_a_clock_that_is_ahead_at_boot_forgets_nothing_too_soon(
         async with machine.process() as (engine, clock):
             await publish(engine, f"mark {boot}")
             assert await engine.records.forget(clock.now() - RETENTION, 10) == 0
-    said = [line for line in caplog.messages if "this machine was off for 365 days" in line]
-    assert len(said) == boots
+    assert sum("365 days" in line for line in caplog.messages) == 2
     machine.run(RETENTION)
     async with machine.process() as (engine, clock):
         assert await engine.records.forget(clock.now() - RETENTION, 10) == 1
 
 
 async def test_a_machine_that_was_off_for_long_keeps_records_for_longer(machine: Machine) -> None:
-    async with machine.process() as (engine, clock):
-        await publish(engine, "a")
-        (delivery,) = await engine.bus.take([ORDERS.name], 1)
-        await engine.finisher.finish([unit(delivery, clock.now())])
+    await finish_one(machine)
     machine.reboot(30 * DAY)
     async with machine.process() as (engine, clock):
         assert await engine.records.forget(clock.now() - RETENTION, 10) == 0
         machine.run(RETENTION)
         assert await engine.records.forget(clock.now() - RETENTION, 10) == 1
-
-
-@pytest.mark.parametrize("step", STEPS, ids=str)
-async def test_people_are_shown_the_wall_time(machine: Machine, step: timedelta) -> None:
-    async with machine.process() as (engine, _):
-        await publish(engine, "a")
-    machine.wall += step
-    machine.run(MINUTE)
-    async with machine.process() as (engine, clock):
-        (queue,) = [q for q in (await engine.places.depths()).queues if q.queue == ORDERS.name]
-        assert (queue.ready, queue.delayed) == (1, 0)
-        assert queue.oldest == clock.now() - MINUTE
-
-
-@pytest.mark.parametrize("step", STEPS, ids=str)
-async def test_a_process_that_ran_before_the_step_agrees_with_a_later_one(
-    machine: Machine, step: timedelta
-) -> None:
-    async with machine.process() as (before, clock):
-        machine.wall += step
-        machine.run(5 * MINUTE)
-        async with machine.process() as (after, _):
-            await publish(before, "a")
-            (delivery,) = await after.bus.take([ORDERS.name], 1)
-            due = clock.now() + MINUTE
-            await before.bus.publish([message("b")])
-            (other,) = await before.bus.take([ORDERS.name], 1)
-            await before.bus.settle([(other, Later(due, other.travel))])
-            machine.run(MINUTE / 2)
-            assert list(await after.bus.take([ORDERS.name], 1)) == []
-            machine.run(MINUTE)
-            (again,) = await after.bus.take([ORDERS.name], 1)
-            assert again.travel.operation == "b"
-            assert delivery.travel.operation == "a"
 
 
 @pytest.mark.parametrize("step", STEPS, ids=str)
@@ -230,7 +194,7 @@ async def test_a_gap_is_waited_for_as_long_as_it_should_be(
     await first.offer([Offer("k", 1, b"", "a")])
     await first.complete([Completion("k", 1, "a")])
     (held,) = await first.offer([Offer("k", 3, b"", "b")])
-    assert held.outcome is Outcome.HELD
+    assert held.outcome == "held"
     await first.close()
     machine.wall += step
     clock = machine.clock()

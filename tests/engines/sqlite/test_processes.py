@@ -1,12 +1,14 @@
 """One file and real processes that compete, die, stop and come back."""
 
 import asyncio
+import fcntl
 import json
 import multiprocessing
 import os
 import resource
 import signal
 import sqlite3
+import statistics
 import time
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import suppress
@@ -14,25 +16,21 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
-from headway import Lifecycle, Service
 from headway.clock import SystemChance, SystemClock
-from headway.runtime.service import Handler
-from headway.testing.engines import SqliteEngine, Worker, sqlite_engine
-from headway.testing.facts import Recorder
+from headway.testing.engines import SqliteEngine, sqlite_engine
 from headway.testing.ports import (
     Delivery,
     Done,
     DoneRecord,
     Ended,
-    InsertNew,
     Message,
     Queue,
     Travel,
     Unit,
 )
+from tests.engines.waiting import somebody_waits
 
 QUEUE = Queue(name="shop.orders", event_types=("Order",), failed="shop.failed")
 SHORT = timedelta(seconds=1)
@@ -167,18 +165,6 @@ async def test_several_processes_never_take_the_same(stage: Stage) -> None:
     await engine.bus.close()
 
 
-async def test_many_processes_can_make_the_tables_at_once(stage: Stage) -> None:
-    makers = [f"maker-{number}" for number in range(4)]
-    for maker in makers:
-        stage.start(takes_all, maker)
-    for maker in makers:
-        stage.folder.read(f"{maker}.ready")
-    assert not stage.folder.database.exists()
-    stage.folder.note("go")
-    assert [stage.folder.read(maker) for maker in makers] == [[]] * 4
-    stage.join()
-
-
 # Dying
 
 
@@ -191,86 +177,31 @@ async def takes_three_and_begins_one(folder: Folder, name: str) -> None:
     await asyncio.sleep(60)
 
 
-@pytest.mark.parametrize("left", ["nothing", "a zombie"])
-async def test_what_a_killed_process_had_comes_back_at_once(stage: Stage, left: str) -> None:
-    engine = engine_on(stage.folder.database)  # with a lease of minutes: nobody waits for it
+@pytest.mark.parametrize("found_by", ["whoever buries it", "whoever opens the file"])
+async def test_what_a_killed_process_had_comes_back_at_once(stage: Stage, found_by: str) -> None:
+    engine = engine_on(stage.folder.database)  # with a lease of minutes: no test waits for it
     await publishes_and_waits(engine, ["a", "b", "c", "d"])
     pid = stage.start(takes_three_and_begins_one)
     assert stage.folder.read("child") == ["a", "b", "c"]
     assert await engine.bus.bury(pid) == 0  # it lives
-    waiting = asyncio.create_task(engine.bus.take([QUEUE.name], 9, timedelta(seconds=20)))
-    (first,) = await waiting
+    (first,) = await engine.bus.take([QUEUE.name], 9)
     assert (first.travel.operation, first.returns) == ("d", 0)
     os.kill(pid, signal.SIGKILL)
-    if left == "nothing":
-        stage.reap(pid)
+    await asyncio.to_thread(os.waitid, os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+    if found_by == "whoever buries it":
+        assert await engine.bus.bury(pid) == 1  # a zombie too
     else:
-        await asyncio.to_thread(os.waitid, os.P_PID, pid, os.WEXITED | os.WNOWAIT)
-    assert await engine.bus.bury(pid) == 1
+        stage.reap(pid)
+        await engine.bus.settle([(first, Done())])
+        await engine.bus.close()
+        engine = engine_on(stage.folder.database)
+        await engine.bus.open([QUEUE])
     back = await engine.bus.take([QUEUE.name], 9)
     assert [(d.travel.operation, d.returns, d.begins) for d in back] == [
         ("a", 1, 1),
         ("b", 1, 0),
         ("c", 1, 0),
     ]
-    await engine.bus.close()
-
-
-async def test_who_opens_finds_the_dead(stage: Stage) -> None:
-    engine = engine_on(stage.folder.database)
-    await publishes_and_waits(engine, ["a", "b", "c"])
-    await engine.bus.close()
-    pid = stage.start(takes_three_and_begins_one)
-    stage.folder.read("child")
-    os.kill(pid, signal.SIGKILL)
-    stage.reap(pid)
-    other = engine_on(stage.folder.database)
-    await other.bus.open([QUEUE])
-    assert len(await other.bus.take([QUEUE.name], 9)) == 3
-    await other.bus.close()
-
-
-def packer(engine: SqliteEngine, handle: Handler) -> Worker:
-    """Give a worker that holds the document of an event for an hour, if it has to."""
-    service = Service("pack", lifecycles=[Lifecycle("orders", lease=timedelta(hours=1))])
-    service.on("Paid", documents=("orders", "order"))(handle)
-    clock, chance = SystemClock(), SystemChance()
-    return Worker([service], engine, clock=clock, chance=chance, observer=Recorder())
-
-
-async def packs_for_ever(folder: Folder, name: str) -> None:
-    async def handle(_event: Any, _work: Any) -> None:
-        folder.note(name)
-        await asyncio.sleep(60)
-
-    await packer(engine_on(folder.database), handle).run()
-
-
-async def test_who_takes_over_from_the_dead_takes_over_their_leases_too(stage: Stage) -> None:
-    async def handle(_event: Any, _work: Any) -> None:
-        packed.set()
-
-    packed, path = asyncio.Event(), stage.folder.database
-    engine = engine_on(path)
-    await publishes_and_waits(engine, ["a"])
-    (made,) = await engine.bus.take([QUEUE.name], 1)
-    document = InsertNew("orders", {"_id": "a", "status": "pending"})
-    await engine.finisher.finish([msgspec.structs.replace(done(made), writes=(document,))])
-    await engine.bus.open([Queue(name="pack.paid", event_types=("Paid",), failed="pack.failed")])
-    body = json.dumps({"event_type": "Paid", "event_id": "p", "data": {"order": "a"}}).encode()
-    await engine.bus.publish([Message(body=body, travel=Travel(operation="p"), event_type="Paid")])
-    pid = stage.start(packs_for_ever)
-    stage.folder.read("child")
-    os.kill(pid, signal.SIGKILL)
-    stage.reap(pid)
-    worker = packer(engine_on(path), handle)
-    working = asyncio.create_task(worker.run())
-    async with asyncio.timeout(30):
-        await packed.wait()
-    worker.stop()
-    await working
-    (found,) = (await engine.documents.fetch("orders", ["a"])).values()
-    assert (found["status"], found["attemptCount"]) == ("processed", 1)
     await engine.bus.close()
 
 
@@ -319,7 +250,7 @@ async def holds_one_and_writes_much(folder: Folder, name: str) -> None:
     await engine.bus.open([QUEUE])
     (delivery,) = await engine.bus.take([QUEUE.name], 1)
     folder.note(name)
-    batch, end = 0, time.monotonic() + 4
+    batch, end = 0, time.monotonic() + 2.5
     while time.monotonic() < end:
         batch += 1
         await engine.bus.publish([order(f"{batch}-{n}", 500) for n in range(1_000)])
@@ -346,7 +277,7 @@ async def hammers(folder: Folder, name: str) -> None:
     await engine.bus.open([QUEUE])
     folder.note(f"{name}.ready")
     folder.read("go")
-    commits, longest, end = 0, 0.0, time.monotonic() + 3
+    commits, longest, end = 0, 0.0, time.monotonic() + 2
     while (start := time.monotonic()) < end:
         await engine.bus.publish([order(f"{name}-{commits}-{n}") for n in range(20)])
         longest = max(longest, time.monotonic() - start)
@@ -371,6 +302,38 @@ async def test_everybody_gets_a_share_of_the_one_write_lock(
     record_property("shown", f"commits of four processes: {commits}, longest wait {longest:.3f} s")
     assert min(commits) > max(commits) / 3
     assert longest < 2
+
+
+async def test_a_process_that_was_stopped_before_it_wrote_shuts_out_no_other(stage: Stage) -> None:
+    """Processes queue for the write lock at two files; a stopped one keeps its place there."""
+    engine = engine_on(stage.folder.database)
+    await publishes_and_waits(engine, ["a"])
+    with stage.folder.database.with_name("headway.db-now").open() as gate:
+        fcntl.flock(gate, fcntl.LOCK_EX)
+        async with asyncio.timeout(20):
+            await engine.bus.publish([order("b")])
+    assert len(await engine.bus.take([QUEUE.name], 9)) == 2
+    await engine.bus.close()
+
+
+async def test_what_another_engine_publishes_wakes_who_waits_within_a_tenth_of_a_second(
+    tmp_path: Path,
+) -> None:
+    publisher, taker = (engine_on(tmp_path / "headway.db") for _ in range(2))
+    await publisher.bus.open([QUEUE])
+    await taker.bus.open([QUEUE])
+    late = []
+    for number in range(9):
+        waiting = asyncio.create_task(taker.bus.take([QUEUE.name], 1, timedelta(seconds=20)))
+        await somebody_waits(taker)
+        await publisher.bus.publish([order(f"{number}")])
+        published = time.monotonic()
+        await waiting
+        late.append(time.monotonic() - published)
+    # The middle one: a single one says more about what else this machine has to do.
+    assert statistics.median(late) < 0.1, late
+    for engine in (publisher, taker):
+        await engine.bus.close()
 
 
 # A disk that is full

@@ -1,20 +1,10 @@
 """How much one take can be asked for: more queues and more bytes than SQLite puts into one."""
 
-from collections.abc import AsyncIterator
-from pathlib import Path
-
 import pytest
 
-from headway.testing.conformance.examples import ORDERS, message, opened, operations, take_one
+from headway.testing.conformance.examples import ORDERS, message, opened, operations
 from headway.testing.ports import Done, Queue
 from tests.conformance.test_sqlite import SqliteHarness
-
-
-@pytest.fixture
-async def harness(tmp_path: Path) -> AsyncIterator[SqliteHarness]:
-    harness = SqliteHarness(tmp_path / "headway.db")
-    yield harness
-    await harness.close()
 
 
 async def test_large_events_are_taken_a_few_at_a_time(harness: SqliteHarness) -> None:
@@ -30,15 +20,6 @@ async def test_large_events_are_taken_a_few_at_a_time(harness: SqliteHarness) ->
         found += operations(taken)
         await engine.bus.settle([(delivery, Done()) for delivery in taken])
     assert found == names
-
-
-async def test_an_event_larger_than_all_that_is_taken_at_once_comes_alone(
-    harness: SqliteHarness,
-) -> None:
-    engine = await opened(harness)
-    bodies = [b"small", b"\x00\xff" * 20_000_000, "ä".encode() * 20_000_000, b"small too"]
-    await engine.bus.publish([message(f"{n}", body=body) for n, body in enumerate(bodies)])
-    assert [(await take_one(harness, engine)).body == body for body in bodies] == [True] * 4
 
 
 @pytest.mark.parametrize("size", [2**16 - 1, 2**16, 2**16 + 1])
