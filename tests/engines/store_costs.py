@@ -4,21 +4,33 @@ Each test does the same at two sizes, a hundred times apart, and compares what t
 that may differ by a factor of two at most.
 """
 
+import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable
+from http import HTTPStatus
 from typing import TypeVar
 
 import pytest
 
 from headway import Lifecycle
+from headway.assembly.metrics_server import metrics_server
 from headway.clock import Clock
 from headway.testing.conformance.stuck import scanned, sweeping
 from headway.testing.ports import Engine, SweepRule, View
+from headway.testing.servers.loopback import HOST, http_request
 from tests.engines.leases_in_doubt import LAPSED, RUNNING, leases_lapse, sweep_in_doubt
-from tests.engines.observers.scraping import scraped
 
 T = TypeVar("T")
 SMALL, LARGE = 100, 10_000
+
+
+async def scraped(engine: Engine, *, up: bool = True) -> str:
+    """Give what /metrics of a worker says."""
+    with metrics_server(engine, asyncio.get_running_loop(), host=HOST, port=0) as port:
+        status, said = await asyncio.to_thread(http_request, "GET", port, "/metrics")
+    assert status == HTTPStatus.OK
+    assert f"headway_engine_up {float(up)}" in said.decode()
+    return said.decode()
 
 
 class Site(ABC):

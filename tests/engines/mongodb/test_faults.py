@@ -2,7 +2,6 @@
 
 import asyncio
 import itertools
-import logging
 from collections.abc import Iterator
 from datetime import timedelta
 
@@ -192,31 +191,6 @@ class Shop:
     async def until_done(self) -> None:
         while (await self.parts.places.depths()).waiting:  # noqa: ASYNC110 (a bus tells nobody)
             await asyncio.sleep(PAUSE)
-
-
-async def test_a_worker_waits_for_a_server_that_is_down(
-    site: Site, far: MongoStore, proxy: Proxy, caplog: pytest.LogCaptureFixture
-) -> None:
-    shop = Shop(far)
-    proxy.refuse()
-    with caplog.at_level(logging.WARNING, "headway"):
-        running = asyncio.create_task(shop.worker.run())
-        await until(lambda: "Opening the engine failed" in caplog.text)
-        assert not running.done()
-        proxy.heal()
-        await until(lambda: "Opening the engine works again" in caplog.text)
-        await shop.place(5)
-        await shop.until_done()
-        proxy.refuse()
-        proxy.cut()
-        await shop.place(5)
-        caplog.clear()
-        await until(lambda: " failed (attempt " in caplog.text)
-        proxy.heal()
-        await shop.until_done()
-    shop.worker.stop()
-    await running
-    assert await effects(site) == (10, 10, 10)
 
 
 async def test_a_worker_waits_until_there_is_a_primary_again(site: Site) -> None:

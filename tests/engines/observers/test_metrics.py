@@ -2,7 +2,7 @@
 
 import subprocess
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from math import isnan
 from pathlib import Path
 
@@ -179,13 +179,6 @@ def test_each_event_of_a_group_is_counted_with_its_time() -> None:
     assert told.value("processing_duration_seconds_bucket", le="0.5") == 4
 
 
-def test_duplicates_are_counted_by_what_was_there_and_planned_retries_not_at_all() -> None:
-    told = Told(facts.DUPLICATES, facts.SUPERSEDED, facts.scheduled())
-    assert told.value("event_duplicates_total", why="done") == 2
-    assert told.value("event_duplicates_total", why="superseded") == 2
-    assert told.value("event_retry_attempt_count_count") == 0
-
-
 def test_gauges_go_up_and_down() -> None:
     labels = {"event_type": "JSONParsed", "rule": "postgresql.connection"}
     assert Told(facts.DOWN).value("dependency_down", **labels) == 1
@@ -232,15 +225,6 @@ def test_an_engine_that_is_away_leaves_no_numbers_that_look_like_answers(
     assert said.exc_info is None
     engine.up = True
     assert engine.value("headway_engine_up") == 1
-
-
-def test_a_count_that_cannot_be_shown_is_not_taken_for_an_engine_that_is_away(
-    engine: Engine,
-) -> None:
-    without_zone = datetime(2000, 1, 1)  # noqa: DTZ001 (that is the fault)
-    engine.depths_of = Depths(queues=[QueueCount(queue="q", oldest=without_zone)], failed={})
-    with pytest.raises(TypeError):
-        list(engine.registry.collect())
 
 
 # Sweeps

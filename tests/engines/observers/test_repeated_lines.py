@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from headway import retry
 from headway.adapters.logs.repeats import INTERVAL, Repeats
 from headway.facts import Fact, GaveUp, RetryScheduled
 from headway.logs import LogObserver
@@ -172,13 +171,6 @@ def test_calls_are_summed_up_by_function_and_error(site: Site) -> None:
     assert site.counted("no time left for another: charge raised") == 10_000
 
 
-def test_a_level_that_is_off_is_not_summed_up_either(site: Site) -> None:
-    site.log.setLevel(logging.ERROR)
-    site.failing(FAULT, times=1_000, seconds=1)
-    site.observer.flush()
-    assert site.records == []
-
-
 def test_the_real_timer_writes_a_summary(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("headway.adapters.logs.repeats.INTERVAL", 0.05)
     site = Site()
@@ -206,21 +198,3 @@ def test_a_process_that_ends_writes_what_it_left_out_and_its_forked_child_does_n
     )
     assert done.stderr.count("490 more in ") == 1
     assert done.stderr.count("Traceback") == 10
-
-
-def test_retry_itself_writes_to_the_same_log(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.WARNING, "headway")
-
-    @retry(max_attempts=2, clock=VirtualClock())
-    def quote() -> None:
-        raise TimeoutError("no answer") from ConnectionRefusedError("amqp://bob:s3cret@broker")
-
-    with pytest.raises(TimeoutError):
-        quote()
-    warning, end = caplog.records
-    assert (warning.levelname, end.levelname) == ("WARNING", "ERROR")
-    assert not warning.exc_info
-    assert end.exc_info
-    for line in (warning.getMessage(), end.getMessage()):
-        assert "quote raised TimeoutError: no answer" in line
-        assert "ConnectionRefusedError: amqp://bob:***@broker" in line

@@ -9,9 +9,8 @@ import pytest
 from headway.adapters.postgres.session import Session
 from headway.testing.conformance.examples import MAILS, ORDERS
 from headway.testing.ports import Engine, instant
-from tests.engines.observers.scraping import scraped
 from tests.engines.pairs.postgres_harness import PostgresHarness, connected, emptied
-from tests.engines.store_costs import Site, StoreCosts, T
+from tests.engines.store_costs import Site, StoreCosts, T, scraped
 
 pytestmark = pytest.mark.server("postgresql")
 

@@ -62,9 +62,7 @@ async def prepared(admin: str) -> str:
     ("where", "setting"),
     [
         ("role", "off"),
-        ("database", "off"),
-        ("role", "local"),
-        ("database", "remote_write"),
+        ("database", "local"),
         ("role", "remote_apply"),
     ],
 )

@@ -217,29 +217,20 @@ async def test_what_was_sent_again_corrects_the_record_of_its_failure_when_it_en
 
 # Times
 
-YEARS = ("0000", "0001", "0002", "1999", "2000", "2023", "2024", "9998", "9999", "20")
-DAYS = ("01-01", "02-28", "02-29", "02-30", "04-31", "12-31", "13-01", "00-10", "06-00", "1-1")
-BETWEEN = ("T", " ", "t", "  ", "x")
-HOURS = ("00:00", "09:05", "23:59", "24:00", "12:60", "12", "1:2")
-SECONDS = ("", ":00", ":59", ":60", ":5", ":30.1", ":30.123456", ":30.1234567", ":30,5", ":30.")
-ZONES = ("", "Z", "z", "+00:00", "-05:30", "+0930", "+14", "+23:59", "-24:00", "+5", "+05:30:15")
-ODD = (
-    "now",
-    "",
-    "2020-01-01",
-    "20200101T000000Z",
-    "2020-W01-1",
-    "\u0662\u0660\u0662\u0660-\u0660\u0661-\u0660\u0661",
-    "1",
-    "\n",
-    "-",
+PARTS = (
+    ("0000", "0001", "1999", "2024", "9999", "20"),
+    ("-01-01", "-02-29", "-02-30", "-12-31", "-13-01", "-1-1"),
+    ("T", " ", "x"),
+    ("00:00", "23:59", "24:00", "12:60", "12"),
+    ("", ":59", ":60", ":5", ":30.123456", ":30.1234567", ":30,5"),
+    ("", "Z", "-05:30", "+0930", "+14", "-24:00", "+05:30:15"),
 )
+ODD = ("now", "", "2020-01-01", "20200101T000000Z", "2020-W01-1", "\u0662\u0660\u0662\u0660", "\n")
 
 
 async def test_times_are_read_as_everywhere_or_not_at_all(harness: PostgresHarness) -> None:
     await harness.store().open()
-    every = itertools.product(YEARS, DAYS, BETWEEN, HOURS, SECONDS, ZONES)
-    made_up = [f"{y}-{d}{b}{h}{s}{z}" for y, d, b, h, s, z in itertools.islice(every, 0, None, 11)]
+    every = ["".join(parts) for parts in itertools.islice(itertools.product(*PARTS), 0, None, 5)]
     draw = random.Random(1)
     seconds = [draw.uniform(-6e10, 2.5e11) for _ in range(500)]
     usual = [instant(datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=s)) for s in seconds]
@@ -248,13 +239,13 @@ async def test_times_are_read_as_everywhere_or_not_at_all(harness: PostgresHarne
         await connection.execute("set timezone = 'Asia/Kolkata'; set datestyle = 'German, DMY'")
         rows = await connection.fetch(
             "select text, headway_instant(text) from unnest($1::text[]) as t (text)",
-            [*ODD, *made_up, *usual],
+            [*ODD, *every, *usual],
         )
     found = dict(rows)
     for text, at in found.items():
         assert at is None or at == moment(text), text
     assert all(found[text] is not None for text in usual)
-    assert sum(found[text] is not None for text in made_up) > 300
+    assert sum(found[text] is not None for text in every) > 300
 
 
 # Opening

@@ -1,6 +1,7 @@
-"""The one connection of all callers: lost, slow, cancelled, refused, encrypted."""
+"""The one connection to a server: lost, slow, cancelled, refused, encrypted; and its settings."""
 
 import asyncio
+import logging
 import os
 import shutil
 import signal
@@ -12,12 +13,7 @@ from typing import Any
 
 import pytest
 import redis
-from redis.exceptions import (
-    AuthenticationError,
-    NoPermissionError,
-    ReadOnlyError,
-    RedisError,
-)
+from redis.exceptions import AuthenticationError, ReadOnlyError, RedisError
 
 from headway.testing.engines import RedisSequences, redis_sequences
 from headway.testing.ports import Completion, Offer, Offered
@@ -92,14 +88,11 @@ async def test_an_answer_that_comes_in_many_pieces_is_one(redis_database: str) -
     assert completed[0].work.payload == large
 
 
-async def test_a_user_is_logged_in_and_kept_to_what_is_permitted(redis_database: str) -> None:
+async def test_a_wrong_password_is_refused_and_not_shown(redis_database: str) -> None:
     with by_hand(redis_database) as client:
-        client.execute_command(
-            "ACL", "SETUSER", "w7", "on", ">s3cret", "~*", "+@all", "-evalsha", "-eval"
-        )
+        client.execute_command("ACL", "SETUSER", "w7", "on", ">s3cret", "~*", "+@all")
     async with opened(redis_database.replace("redis://", "redis://w7:s3cret@")) as sequences:
-        with pytest.raises(NoPermissionError):
-            await one(sequences, "a")
+        await each_has_its_own(sequences, "a")
     async with opened(redis_database.replace("redis://", "redis://w7:wr0ng@")) as sequences:
         with pytest.raises(AuthenticationError) as refused:
             await one(sequences, "a")
@@ -264,3 +257,53 @@ async def test_it_is_encrypted_where_the_url_says_so() -> None:
         async with opened(url) as sequences:
             with pytest.raises(RedisError, match="certificate"):
                 await one(sequences, "d")
+
+
+# What a server may lose is said once, by the worker that meets it
+
+
+SAFE = {"appendfsync": "always"}
+
+
+@pytest.mark.parametrize(
+    ("configured", "user", "said"),
+    [
+        (SAFE, "", []),
+        ({"appendfsync": "everysec"}, "", [("WARNING", "appendfsync is everysec")]),
+        ({"appendfsync": "no"}, "", [("WARNING", "appendfsync is no")]),
+        ({"appendonly": "no"}, "", [("WARNING", "appendonly is no")]),
+        (
+            {**SAFE, "maxmemory-policy": "allkeys-lru"},
+            "",
+            [("ERROR", "maxmemory-policy is allkeys-lru")],
+        ),
+        (
+            {"maxmemory-policy": "volatile-ttl"},
+            "-config",
+            [("ERROR", "maxmemory-policy is volatile-ttl")],
+        ),
+        (SAFE, "-info", [("INFO", "unknown")]),
+    ],
+)
+async def test_what_can_be_lost_is_said_once(
+    configured: dict[str, str],
+    user: str,
+    said: list[tuple[str, str]],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with Redis() as server, by_hand(server.url) as client:
+        for name, value in configured.items():
+            client.config_set(name, value)
+        if user:
+            client.execute_command("ACL", "SETUSER", "default", user)
+        sequences = redis_sequences(server.url)
+        with caplog.at_level(logging.INFO, "headway"):
+            await sequences.due(5)
+            (answer,) = await sequences.offer([Offer("7", 1, b"", "a")])
+        assert answer.work is not None
+        await sequences.close()
+    lines = [(record.levelname, record.getMessage()) for record in caplog.records]
+    assert len(lines) == len(said)
+    for (level, line), (expected, fact) in zip(lines, said, strict=True):
+        assert level == expected
+        assert fact in line

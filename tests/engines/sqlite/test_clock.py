@@ -115,19 +115,6 @@ async def test_a_clock_that_is_wrong_at_boot_keeps_nothing_longer_than_its_delay
     assert await is_due(machine)
 
 
-async def test_a_file_made_while_the_clock_was_wrong_survives_a_reboot(tmp_path: Path) -> None:
-    machine = Machine(tmp_path / "headway.db", wall=EPOCH)
-    await delay(machine, 2 * HOUR)
-    machine.run(MINUTE)
-    machine.wall = START
-    machine.run(MINUTE)
-    assert not await is_due(machine)  # a process worked here with the right time
-    machine.reboot(HOUR)
-    assert not await is_due(machine)
-    machine.run(HOUR)
-    assert await is_due(machine)
-
-
 @pytest.mark.parametrize("step", STEPS, ids=str)
 async def test_the_age_of_an_event_is_what_passed_in_the_time_of_the_wall(
     machine: Machine, step: timedelta
@@ -142,18 +129,6 @@ async def test_the_age_of_an_event_is_what_passed_in_the_time_of_the_wall(
         (delivery,) = await engine.bus.take([ORDERS.name], 1)
         assert delivery.travel.first_seen is not None
         assert clock.now() - delivery.travel.first_seen == HOUR + MINUTE
-
-
-@pytest.mark.parametrize("step", STEPS, ids=str)
-async def test_what_was_done_is_remembered_as_long_as_it_should_be(
-    machine: Machine, step: timedelta
-) -> None:
-    await finish_one(machine)
-    machine.wall += step
-    machine.run(HOUR)
-    async with machine.process() as (engine, clock):
-        assert await engine.records.forget(clock.now() - 2 * HOUR, 10) == 0
-        assert await engine.records.forget(clock.now() - HOUR / 2, 10) == 1
 
 
 async def test_a_clock_that_is_ahead_at_boot_forgets_nothing_too_soon(
@@ -174,15 +149,6 @@ async def test_a_clock_that_is_ahead_at_boot_forgets_nothing_too_soon(
     assert sum("365 days" in line for line in caplog.messages) == 2
     machine.run(RETENTION)
     async with machine.process() as (engine, clock):
-        assert await engine.records.forget(clock.now() - RETENTION, 10) == 1
-
-
-async def test_a_machine_that_was_off_for_long_keeps_records_for_longer(machine: Machine) -> None:
-    await finish_one(machine)
-    machine.reboot(30 * DAY)
-    async with machine.process() as (engine, clock):
-        assert await engine.records.forget(clock.now() - RETENTION, 10) == 0
-        machine.run(RETENTION)
         assert await engine.records.forget(clock.now() - RETENTION, 10) == 1
 
 

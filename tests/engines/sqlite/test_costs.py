@@ -15,8 +15,7 @@ from headway.order import OnGap, SequenceSettings
 from headway.testing.conformance.examples import MAILS, ORDERS, letters_for, publish
 from headway.testing.engines import SqliteEngine, sqlite_engine, sqlite_sequences
 from headway.testing.ports import Completion, Look, Offer, Parked, instant
-from tests.engines.observers.scraping import scraped
-from tests.engines.store_costs import LARGE, SMALL, Site, StoreCosts, T
+from tests.engines.store_costs import LARGE, SMALL, Site, StoreCosts, T, scraped
 
 CLOCK = SystemClock()
 DAY = timedelta(days=1)

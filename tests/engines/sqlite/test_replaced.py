@@ -21,7 +21,6 @@ from headway.testing.conformance.examples import (
     unit,
 )
 from headway.testing.engines import SqliteEngine, sqlite_engine
-from tests.engines.waiting import somebody_waits
 
 CLOCK = SystemClock()
 LOG = ("-wal", "-shm")
@@ -118,20 +117,6 @@ async def test_a_commit_into_a_file_that_was_removed_meanwhile_is_no_success(
     (old,) = await engine.bus.take([ORDERS.name], 1)
     with pytest.raises(StorageLostError, match="was removed"):
         await engine.finisher.finish([unit(old, CLOCK.now(), bodies=(remove,))])
-
-
-@pytest.mark.parametrize("how", ["replaced", "removed"])
-async def test_who_waits_is_told_that_the_file_is_lost(
-    tmp_path: Path, engine: SqliteEngine, how: str
-) -> None:
-    waiting = asyncio.create_task(engine.bus.take([ORDERS.name], 1, SECONDS))
-    await somebody_waits(engine)
-    if how == "replaced":
-        await replace(tmp_path, *LOG)
-    else:
-        (tmp_path / "headway.db").unlink()
-    with pytest.raises(StorageLostError, match=f"was {how}"):
-        await asyncio.wait_for(waiting, 5)
 
 
 async def test_the_log_of_the_old_file_is_not_taken_for_changes_of_the_new_one(
