@@ -46,7 +46,7 @@ async def in_effect_at_commit(url: str, admin: str) -> list[str]:
 
 
 async def prepared(admin: str) -> str:
-    """Make the tables, the witness, and a role that may use them; give its name."""
+    """Make the tables, the witness, and a role that may use them and make none; give its name."""
     await made_ready(admin)
     role = f"durable_{next(_NUMBERS)}"
     async with connected(admin) as connection:

@@ -17,9 +17,9 @@ from headway.testing.servers import PgBouncer, PostgreSQL
 from tests.engines.pairs.postgres_harness import PostgresHarness, connected, emptied
 from tests.engines.postgres.test_bodies import (
     OWN,
+    UNDONE_AND_COMMITTED,
     Body,
     among_others,
-    checks_undoes_and_commits,
     says,
 )
 
@@ -117,7 +117,7 @@ class TestThroughAPooler(
         says("commit"),
         says("/* atomic */ commit; begin; savepoint headway_unit"),
         says("do $$ begin insert into own (text) values ('half'); commit; end $$"),
-        checks_undoes_and_commits,
+        says(*UNDONE_AND_COMMITTED),
     ],
     ids=lambda body: body.__name__,
 )

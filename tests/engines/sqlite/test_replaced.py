@@ -61,7 +61,8 @@ def names(path: Path) -> set[str]:
         return {name for (name,) in connection.execute("select operation from headway_accepted")}
 
 
-USES: list[Callable[[SqliteEngine], Awaitable[Any]]] = [
+Use = Callable[[SqliteEngine], Awaitable[Any]]
+USES: list[Use] = [
     lambda engine: publish(engine, "more"),
     lambda engine: engine.places.balance(),
     lambda engine: engine.bus.take([ORDERS.name], 1, SECONDS),
@@ -71,14 +72,14 @@ USES: list[Callable[[SqliteEngine], Awaitable[Any]]] = [
 
 @pytest.mark.parametrize("use", USES)
 async def test_a_process_works_neither_on_the_old_file_nor_on_the_new_one(
-    tmp_path: Path, engine: SqliteEngine, use: Callable[[SqliteEngine], Awaitable[Any]]
+    tmp_path: Path, engine: SqliteEngine, use: Use
 ) -> None:
     await publish(engine, "old")
     (old,) = await engine.bus.take([ORDERS.name], 1)
     assert (await engine.places.balance()).accepted == 1
     await replace(tmp_path, *LOG)
     for _ in range(2):
-        with pytest.raises(StorageLostError, match="was replaced by another file") as caught:
+        with pytest.raises(StorageLostError, match="was replaced") as caught:
             await use(engine)
         assert str(tmp_path / "headway.db") in str(caught.value)
         with pytest.raises(StorageLostError):
@@ -88,21 +89,16 @@ async def test_a_process_works_neither_on_the_old_file_nor_on_the_new_one(
 
 
 @pytest.mark.parametrize("use", USES)
-@pytest.mark.parametrize("lost", [("-wal",), ("-shm",)])
+@pytest.mark.parametrize("lost", ["headway.db-wal", "headway.db-shm"])
 async def test_a_log_that_was_removed_is_missed(
-    tmp_path: Path,
-    engine: SqliteEngine,
-    use: Callable[[SqliteEngine], Awaitable[Any]],
-    lost: tuple[str, ...],
+    tmp_path: Path, engine: SqliteEngine, use: Use, lost: str
 ) -> None:
     await publish(engine, "old")
-    for suffix in lost:
-        (tmp_path / f"headway.db{suffix}").unlink()
-    with pytest.raises(StorageLostError, match="commits may be lost") as caught:  # noqa: PT012
+    (tmp_path / lost).unlink()
+    with pytest.raises(StorageLostError, match=lost):  # noqa: PT012
         async with asyncio.timeout(10):
             while True:  # the log is looked at a few times a second
                 await use(engine)
-    assert f"headway.db{lost[0]}" in str(caught.value)
     await closed(engine)
     assert "old" in names(tmp_path / "headway.db")  # as the last connection was closed
 
@@ -124,7 +120,7 @@ async def test_the_log_of_the_old_file_is_not_taken_for_changes_of_the_new_one(
 ) -> None:
     await publish(engine, "old")
     await replace(tmp_path)
-    with pytest.raises(StorageLostError, match="move the files -wal and -shm"):
+    with pytest.raises(StorageLostError, match="-wal and -shm"):
         await publish(engine, "more")
     later = engine_on(tmp_path / "headway.db")
     for _ in range(2):
@@ -142,13 +138,13 @@ async def test_the_log_of_the_old_file_is_not_taken_for_changes_of_the_new_one(
 
 @pytest.mark.parametrize("use", USES)
 async def test_a_file_that_was_removed_is_missed_and_not_made_anew(
-    tmp_path: Path, engine: SqliteEngine, use: Callable[[SqliteEngine], Awaitable[Any]]
+    tmp_path: Path, engine: SqliteEngine, use: Use
 ) -> None:
     await publish(engine, "old")
     path = tmp_path / "headway.db"
     path.rename(tmp_path / "aside.db")
     for _ in range(3):
-        with pytest.raises(StorageLostError, match="was removed while this process") as caught:
+        with pytest.raises(StorageLostError, match="was removed") as caught:
             await use(engine)
         assert str(path) in str(caught.value)
         assert not path.exists()
