@@ -8,12 +8,10 @@ from datetime import timedelta
 import pytest
 from pymongo.errors import PyMongoError
 
-from headway import Event, Lifecycle, Service, Work
+from headway import Lifecycle
 from headway.retrying import DEFAULT_CLASSIFIER, Verdict
-from headway.testing.chance import Seeded
 from headway.testing.conformance.stuck import RULE, claim_of, scanned
-from headway.testing.engines import MongoStore, Publisher, State, Worker, with_store
-from headway.testing.facts import Recorder
+from headway.testing.engines import MongoStore
 from headway.testing.ports import (
     Add,
     Beginning,
@@ -24,7 +22,6 @@ from headway.testing.ports import (
 from headway.testing.proxy import Fault, Proxy
 from headway.testing.servers import MongoDB
 from tests.engines.mongodb.site import CLOCK, Site, doing, inserted, outcomes, sweeping
-from tests.engines.pairs.harnesses import bus_parts
 from tests.engines.waiting import until
 
 pytestmark = pytest.mark.server("mongodb")
@@ -40,7 +37,7 @@ def proxy(mongodb_server: MongoDB) -> Iterator[Proxy]:
 
 @pytest.fixture
 def far(site: Site, proxy: Proxy) -> MongoStore:
-    """A store at the other end of a wire that can be cut; it is soon told that nobody answers."""
+    """A store at the other end of a wire that can be cut; it is soon told that none answers."""
     return site.store(f"{proxy.through(site.url)}&serverSelectionTimeoutMS=300")
 
 
@@ -132,8 +129,12 @@ async def test_a_beginning_whose_answer_is_lost_is_counted_once(
 # Servers that go away
 
 
-async def test_a_server_that_is_killed_under_commits_loses_nothing_and_doubles_nothing() -> None:
+@pytest.mark.parametrize("how", ["killed", "no primary"])
+async def test_a_server_that_goes_away_under_commits_loses_nothing_and_doubles_nothing(
+    how: str,
+) -> None:
     workers, each = 4, 15
+    step_down = {"replSetStepDown": 1, "secondaryCatchUpPeriodSecs": 0, "force": True}
     with MongoDB() as server:
         site = Site(server.create_database())
         done = 0
@@ -156,58 +157,15 @@ async def test_a_server_that_is_killed_under_commits_loses_nothing_and_doubles_n
         for share in (0.3, 0.7):
             wanted = workers * each * share
             await until(lambda: done >= wanted)  # noqa: B023 (it is over before the next)
-            server.kill()
-            server.start()
+            if how == "killed":
+                server.kill()
+                server.start()
+            else:
+                await site.client.admin.command(step_down)
         await asyncio.gather(*working)
         every = workers * each * 3
         assert await effects(site) == (every, every, every)
         await site.close()
-
-
-class Shop:
-    """A service that counts orders, and a worker that runs it beside a bus in memory."""
-
-    def __init__(self, store: MongoStore) -> None:
-        service = Service("shop")
-
-        @service.on("OrderPlaced")
-        async def place(event: Event, work: Work) -> None:
-            work.documents("docs").increment("counter", "n")
-            work.documents("log").add({"order": event.data["number"]})
-
-        self.parts = bus_parts(State(), CLOCK)
-        self.engine = with_store(self.parts, store)
-        self.queues = service.queues()
-        chance = Seeded()
-        self.worker = Worker(
-            [service], self.engine, clock=CLOCK, chance=chance, observer=Recorder()
-        )
-        self.publisher = Publisher(self.engine.bus, CLOCK, chance)
-
-    async def place(self, count: int) -> None:
-        for number in range(count):
-            await self.publisher.publish("OrderPlaced", {"number": number})
-
-    async def until_done(self) -> None:
-        while (await self.parts.places.depths()).waiting:  # noqa: ASYNC110 (a bus tells nobody)
-            await asyncio.sleep(PAUSE)
-
-
-async def test_a_worker_waits_until_there_is_a_primary_again(site: Site) -> None:
-    store = site.store(f"{site.url}&serverSelectionTimeoutMS=500")
-    shop = Shop(store)
-    running = asyncio.create_task(shop.worker.run())
-    await shop.engine.open(shop.queues)
-    await shop.place(20)
-    step_down = {"replSetStepDown": 1, "secondaryCatchUpPeriodSecs": 0, "force": True}
-    await site.client.admin.command(step_down)
-    hello = await site.client.admin.command("hello")
-    assert hello["secondary"]
-    await shop.place(20)
-    await shop.until_done()
-    shop.worker.stop()
-    await running
-    assert await effects(site) == (40, 40, 40)
 
 
 async def test_a_claim_that_is_made_again_is_ours_and_counted_once(site: Site) -> None:

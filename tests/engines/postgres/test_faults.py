@@ -57,7 +57,7 @@ def run_of(operation: str) -> Unit:
 
 
 class Workers:
-    """Two stores, and tasks that work until all is committed, whatever happens."""
+    """Tasks on two stores that go on until all is committed, whatever happens."""
 
     def __init__(self, url: str, operations: int) -> None:
         self.stores = [postgres_store(url, VirtualClock()) for _ in range(2)]
@@ -67,44 +67,38 @@ class Workers:
         self.failures: list[Exception] = []
 
     async def work(self) -> None:
+        """Work, and see that every operation took effect once."""
         groups = [self.names[start : start + 5] for start in range(0, len(self.names), 5)]
         await asyncio.gather(*(self._worker(groups[n::4], self.stores[n % 2]) for n in range(4)))
-
-    async def _worker(self, groups: Sequence[Sequence[str]], store: PostgresStore) -> None:
-        for group in groups:
-            finishes = await self._persist(group, store)
-            assert {each.outcome for each in finishes} <= {Outcome.COMMITTED, Outcome.DUPLICATE}
-            self.finished += len(group)
-            self.progress.set()
-
-    async def _persist(self, group: Sequence[str], store: PostgresStore) -> Sequence[Finish]:
-        while True:
-            try:
-                return await store.commit([run_of(name) for name in group])
-            except Exception as error:
-                if DEFAULT_CLASSIFIER.classify(error).verdict is Verdict.PERMANENT:
-                    raise
-                self.failures.append(error)
-                await asyncio.sleep(0.02)
-
-    async def reach(self, operations: int) -> None:
-        async with asyncio.timeout(60):
-            while self.finished < operations:
-                self.progress.clear()
-                await self.progress.wait()
-
-    async def check(self) -> None:
-        """See that every operation took effect once."""
         documents = self.stores[0].documents
         log = await documents.find("log", {}, 10 * len(self.names))
         assert sorted(each["operation"] for each in log) == sorted(self.names)
         found = await documents.fetch("counters", ["all"])
         assert found["all"]["n"] == len(self.names)
         assert await self.stores[1].ends.count() == (len(self.names), 0)
-
-    async def close(self) -> None:
         for store in self.stores:
             await store.close()
+
+    async def _worker(self, groups: Sequence[Sequence[str]], store: PostgresStore) -> None:
+        for group in groups:
+            finishes: Sequence[Finish] = ()
+            while not finishes:
+                try:
+                    finishes = await store.commit([run_of(name) for name in group])
+                except Exception as error:
+                    if DEFAULT_CLASSIFIER.classify(error).verdict is Verdict.PERMANENT:
+                        raise
+                    self.failures.append(error)
+                    await asyncio.sleep(0.02)
+            assert {each.outcome for each in finishes} <= {Outcome.COMMITTED, Outcome.DUPLICATE}
+            self.finished += len(group)
+            self.progress.set()
+
+    async def reach(self, operations: int) -> None:
+        async with asyncio.timeout(60):
+            while self.finished < operations:
+                self.progress.clear()
+                await self.progress.wait()
 
 
 def test_a_server_that_is_killed_loses_nothing_and_doubles_nothing() -> None:
@@ -118,8 +112,6 @@ def test_a_server_that_is_killed_loses_nothing_and_doubles_nothing() -> None:
             server.start()
         await task
         assert len(workers.failures) >= 2
-        await workers.check()
-        await workers.close()
 
     with PostgreSQL() as server:
         asyncio.run(run(server))
@@ -142,8 +134,6 @@ async def test_connections_that_are_ended_by_others_are_replaced(postgres_databa
     assert ended > 25
     assert len(workers.failures) > 5
     assert all(isinstance(each, ConnectionError) for each in workers.failures)
-    await workers.check()
-    await workers.close()
 
 
 async def test_a_connection_that_was_lost_while_idle_is_not_noticed(postgres_database: str) -> None:
