@@ -33,7 +33,7 @@ class Log:
         self.logger.setLevel(logging.DEBUG)
         self.logger.propagate = False
         handler = logging.Handler()
-        handler.emit = self.records.append  # type: ignore[method-assign]
+        vars(handler)["emit"] = self.records.append
         self.logger.handlers = [handler]
 
     def lines(self, *told: Fact) -> list[dict[str, Any]]:

@@ -29,7 +29,7 @@ class Site:
         self.log = log = logging.getLogger("headway.of.this.test")
         log.setLevel(logging.INFO)
         handler = logging.Handler()
-        handler.emit = self.records.append  # type: ignore[method-assign]
+        vars(handler)["emit"] = self.records.append
         log.handlers = [handler]
         log.propagate = False
         repeats = Repeats(log, self._seconds, lambda _after, call: self.due.append(call))
