@@ -74,10 +74,13 @@ def lost(times: int) -> list[BaseException]:
     return [ConnectionResetError(f"reset {n}") for n in range(times)]
 
 
+def bus_of(worker: Worker) -> Any:
+    return worker._engine.bus
+
+
 def crash(trial: Trial, worker: Worker) -> None:
     """Let the process of a worker die: whatever it still does has no effect."""
-    bus: Any = worker._engine.bus
-    trial.state.crash(bus)
+    trial.state.crash(bus_of(worker))
 
 
 @asynccontextmanager
