@@ -13,7 +13,7 @@ LARGE := tests/chaos/test_kill.py tests/chaos/test_mill.py tests/chaos/test_rabb
 PLENTY := 8000000
 MEMORY := $(shell df --output=avail /dev/shm 2>/dev/null | awk 'NR == 2 && $$1 > $(PLENTY) {print "TMPDIR=/dev/shm"}')
 
-.PHONY: help demo test check chaos planted bench servers format clean
+.PHONY: help demo test check chaos planted mutants bench servers format clean
 
 help:  ## Show this menu
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 10
@@ -48,6 +48,10 @@ chaos: $(VENV)/.develop servers  ## Fault tests at full size, with a summary for
 
 planted: $(VENV)/.develop servers  ## Plant known bugs one by one, and show that a test finds each
 	$(MEMORY) $(BIN)/python tools/planted.py
+
+mutants: $(VENV)/.develop  ## Change what decides in 1,200 small places, and show that tests find them (30 minutes)
+	@tools/setup mutants
+	$(MEMORY) $(BIN)/python tools/mutants.py
 
 bench: $(VENV)/.develop servers  ## Benchmarks against the peers, in one run
 	@tools/setup bench
