@@ -95,6 +95,7 @@ async def test_a_late_result_that_was_given_back_is_held_and_is_late_still(memor
     work = (await ours.look()).work
     assert work is not None
     assert (work.position, work.late) == (2, True)
+    assert (await state_of(ours)).paused_until is None
 
 
 async def test_what_was_applied_meanwhile_is_not_held_when_it_is_given_back(memory: Memory) -> None:
@@ -112,9 +113,95 @@ async def test_a_completion_said_twice_hands_out_nothing_that_was_applied_since(
     ours = await standing_before(memory, 3)
     work = (await ours.offer(2)).work
     assert (await ours.complete(work)).work is not None
+    again = await ours.complete(work)
+    assert (again.released, again.held, again.look_in) == (True, 1, USUAL.lease)
     await ours.offer(9, applied=5)
     again = await ours.complete(work)
     assert (again.accepted, again.released, again.work, again.held) == (True, True, None, 1)
+
+
+async def test_a_completion_that_is_refused_says_what_is_held(memory: Memory) -> None:
+    ours = await standing_before(memory, 3)
+    work = (await ours.offer(2)).work
+    done = await ours.complete(work)
+    assert done.look_in == USUAL.lease
+    assert (await ours.complete(done.work)).accepted
+    await ours.offer(7)
+    refused = await ours.complete(work)
+    assert (refused.accepted, refused.held) == (False, 1)
+    assert refused.accepted is False
+
+
+# Offers
+
+
+async def test_work_before_what_is_held_says_when_to_look(memory: Memory) -> None:
+    ours = await standing_before(memory, 3)
+    answer = await ours.offer(2)
+    assert (answer.outcome, answer.held, answer.look_in) == ("process", 1, USUAL.lease)
+
+
+@pytest.mark.parametrize(("position", "outcome"), [(3, "held"), (1, "duplicate")])
+async def test_an_offer_that_got_other_work_is_answered_so_again(
+    memory: Memory, position: int, outcome: str
+) -> None:
+    ours, dead = await standing_before(memory), await worker(memory, "dead")
+    await dead.offer(2)
+    await ours.offer(2)
+    ours.passes(30)
+    offer = ours.made(position)
+    first, again = [(await ours.engine.offer([offer]))[0] for _ in range(2)]
+    assert (first.outcome, first.again) == (outcome, False)
+    assert first.work is not None
+    assert (first.work.key, first.work.position) == (KEY, 2)
+    assert (again.outcome, again.again) == (outcome, outcome == "held")
+    assert again.again is not None
+    assert (again.work, again.held) == (first.work, first.held)
+    assert again.look_in == first.look_in == USUAL.lease
+
+
+async def test_a_late_offer_is_answered_so_again(memory: Memory) -> None:
+    ours = await standing_before(memory, 3)
+    ours.passes(180)
+    await ours.drained((await ours.look()).work)
+    late = ours.made(2)
+    first, again = [(await ours.engine.offer([late]))[0] for _ in range(2)]
+    assert first == again
+    assert first.work is not None
+    assert (first.outcome, first.work.late) == ("process", True)
+
+
+async def test_a_late_result_does_not_wait_for_a_gap_whose_worker_died(memory: Memory) -> None:
+    ours = await standing_before(memory, 3)
+    ours.passes(180)
+    await ours.drained((await ours.look()).work)
+    await ours.offer(5)
+    ours.passes(180)
+    assert gap_of((await ours.look()).work) == [4]  # and its worker dies
+    ours.passes(30)
+    answer = await ours.offer(2)
+    assert answer.work is not None
+    assert (answer.outcome, answer.work.late) == ("process", True)
+
+
+async def test_what_is_given_up_is_remembered_from_when_it_was_applied(memory: Memory) -> None:
+    settings = replace(USUAL, remember=25 * SECOND)
+    ours = await standing_before(memory, 3, settings=settings)
+    ours.passes(180)
+    work = (await ours.look()).work
+    ours.passes(20)
+    await ours.drained(work)
+    ours.passes(10)
+    assert (await ours.offer(2)).outcome == "process"
+
+
+async def test_a_key_whose_gap_was_filled_is_parked_no_more(memory: Memory) -> None:
+    ours = await standing_before(memory, 3, 6, settings=PARKING)
+    ours.passes(180)
+    await ours.look()
+    assert await ours.process(2) == [2, 3]
+    looked = await ours.look()
+    assert (looked.work, looked.look_in) == (None, 10 * SECOND)
 
 
 # What a person gives up
@@ -130,6 +217,7 @@ async def test_a_drain_gives_up_every_gap_and_says_who(memory: Memory) -> None:
     done = await ours.drained((await ours.look()).work)
     assert [gap_of(work) for work in done] == [[2], [4, 5]]
     assert {work.gap and work.gap.why for work in done} == {Why.OPERATOR}
+    assert (await state_of(ours)).jump is None
 
 
 async def test_a_drain_ends_the_pause_of_what_was_given_back(memory: Memory) -> None:
@@ -171,6 +259,16 @@ async def test_with_as_many_as_can_be_held_the_breaker_goes_to_the_end(memory: M
     answers = [await ours.offer(position, caught_up=behind) for position in (3, 5, 7, 9, 11)]
     assert [answer.given_up for answer in answers] == [None] * 4 + [Why.BREAKER]
     assert positions(await ours.drained(answers[-1].work)) == [3, 5, 7, 9, 11]
+
+
+async def test_what_is_ready_and_paused_trips_no_breaker(memory: Memory) -> None:
+    ours = await standing_before(memory, 3, 4, settings=replace(USUAL, breaker=3))
+    ours.passes(180)
+    work = (await ours.look()).work
+    assert work is not None
+    await ours.engine.give_back(ours.made(3, token=work.token))
+    answer = await ours.offer(6)
+    assert (answer.held, answer.given_up, answer.look_in) == (3, None, 10 * SECOND)
 
 
 # How a key stands
@@ -239,6 +337,15 @@ async def test_looks_beyond_the_schedule_get_as_far_apart_as_its_last(
     assert (looked.given_up, looked.look_in) == (None, (look - age) * SECOND)
 
 
+@pytest.mark.parametrize(("age", "look_in"), [(1800, 17.5), (1810, 7.5)])
+async def test_the_longest_wait_for_a_gap_is_no_time_to_look_once_it_is_over(
+    memory: Memory, age: float, look_in: float
+) -> None:
+    ours = await standing_before(memory, 3)
+    ours.passes(age)
+    assert (await ours.offer(4)).look_in == look_in * SECOND
+
+
 # What an engine is told
 
 
@@ -278,6 +385,16 @@ async def test_all_times_of_a_key_can_be_read_by_another_clock(memory: Memory) -
     assert [missed.until for missed in later.missed] == [remembered + hour]
     assert later.shifted(-hour) == state
     assert KeyState(marker=1).shifted(hour) == KeyState(marker=1)
+
+
+async def test_a_key_counts_what_is_missing(memory: Memory) -> None:
+    assert KeyState().missing_before(5, 1, 0) == 0
+    missing = KeyState(marker=0).missing_before(10, 3, 5)
+    assert (missing, type(missing)) == (1, int)
+    assert KeyState(more=2).count == 2
+    waiting = await state_of(await standing_before(memory, 3))
+    assert waiting.missing_before(3, 1, 0) == 1
+    assert waiting.gap_before(waiting.held[0], fill=True) is None
 
 
 def test_positions_of_a_gap_are_a_step_apart() -> None:
