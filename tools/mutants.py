@@ -346,9 +346,11 @@ def main() -> int:
         copy = Path(folder)
         copied(asked.root, copy, plan)
         known = list(mutants(copy, plan))
-        meant = [each for each in known if not asked.modules or each.module in asked.modules]
-        sample = sorted(meant, key=lambda mutant: mutant.rank(asked.seed))
-        sample = sample[: asked.sample or None]
+        ranked = sorted(known, key=lambda mutant: mutant.rank(asked.seed))[: asked.sample or None]
+        meant, sample = (
+            [each for each in some if not asked.modules or each.module in asked.modules]
+            for some in (known, ranked)
+        )
         print(f"{len(sample)} of {len(meant)} mutants, seed {asked.seed}", file=sys.stderr)
         codes = run(copy, sample, asked.jobs, asked.minutes)
     found = [mutant for mutant in sample if codes[mutant.name] in _KILLED | _TIMED_OUT]
