@@ -28,8 +28,10 @@ NAME = "worker-7"
 async def opened(url: str, **options: object) -> AsyncIterator[RedisSequences]:
     said = "&".join(f"{name}={value}" for name, value in {"client_name": NAME, **options}.items())
     sequences = redis_sequences(f"{url}?{said}", prefix="uptime")
-    yield sequences
-    await sequences.close()
+    try:
+        yield sequences
+    finally:
+        await sequences.close()
 
 
 def by_hand(url: str) -> Any:
@@ -40,8 +42,10 @@ def by_hand(url: str) -> Any:
 def number(url: str) -> str:
     """Say which connection calls go over; there is one."""
     with by_hand(url) as client:
+        database = client.connection_pool.connection_kwargs.get("db", 0)
         clients = [each for each in client.client_list() if each["name"] == NAME]
-    (found,) = [each["id"] for each in clients if each["cmd"].startswith("eval")]
+    ours = [each for each in clients if each["db"] == f"{database}"]
+    (found,) = [each["id"] for each in ours if each["cmd"].startswith("eval")]
     return str(found)
 
 

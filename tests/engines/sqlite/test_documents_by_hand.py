@@ -190,7 +190,7 @@ FIELDS: dict[str, st.SearchStrategy[Any]] = {
 }  # fmt: skip
 
 
-@settings(modest, max_examples=60)
+@settings(modest, max_examples=30)
 @given(st.lists(st.fixed_dictionaries({}, optional=FIELDS), max_size=20))
 def test_sqlite_finds_what_the_memory_engine_finds(
     tmp_path_factory: pytest.TempPathFactory, documents: list[Document]
