@@ -176,7 +176,7 @@ async def test_documents_are_reached_by_the_text_of_any_id(
         {"_id": raw, "status": "pending", "lastAttemptTime": old}
     )
     await inserted(store, "docs", {"_id": "another", "status": "processed"})
-    assert (await store.documents.fetch("docs", [one, "nobody"]))[one]["_id"] == one
+    assert (await store.documents.fetch("docs", [one, "gone"]))[one]["_id"] == one
     assert [each["_id"] for each in await store.documents.find("docs", {"_id": one}, 5)] == [one]
     candidates, now = sweeping(store).candidates, CLOCK.now()
     await candidates.prepare([DOCS])
@@ -246,7 +246,7 @@ async def test_an_id_that_no_text_names_is_left_alone_and_told(
     assert "'\ufffd\ufffd text'" in caplog.text
 
 
-async def test_lists_where_no_index_can_be_made_keep_nobody_from_a_sweep(
+async def test_lists_where_no_index_can_be_made_hold_up_no_sweep(
     site: Site, store: MongoStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     await site.database["docs"].insert_many(

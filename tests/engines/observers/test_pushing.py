@@ -46,7 +46,7 @@ def samples(server: servers.Pushgateway) -> dict[str, str]:
     }
 
 
-async def test_everything_is_in_one_group_whoever_pushes(gateway: servers.Pushgateway) -> None:
+async def test_what_several_processes_push_is_in_one_group(gateway: servers.Pushgateway) -> None:
     await at(gateway.url).push(figures())
     await at(gateway.url).push(figures(stored={"retry_job_runs_total|status=success": 2}))
     found = samples(gateway)

@@ -224,12 +224,12 @@ async def test_a_body_whose_connection_is_lost_runs_again(harness: PostgresHarne
 async def teaches(connection: Any) -> None:
     for name in ("text", "jsonb"):
         await connection.set_type_codec(
-            name, encoder=lambda _: "spoilt", decoder=lambda _: "spoilt", schema="pg_catalog"
+            name, encoder=lambda _: "wrong", decoder=lambda _: "wrong", schema="pg_catalog"
         )
 
 
 async def sets(connection: Any) -> None:
-    await connection.execute("create role nobody_at_all; set role nobody_at_all")
+    await connection.execute("create role no_such_user; set role no_such_user")
     await connection.execute("set search_path = pg_catalog; set default_transaction_read_only = on")
     await connection.execute("create temp table headway_documents (x int)")
     await connection.execute("select pg_advisory_lock(1); listen all_of_it")
@@ -256,4 +256,4 @@ async def test_what_a_body_changes_about_its_connection_ends_with_it(
             await connection.fetchval("select count(*) from pg_locks where locktype='advisory'")
             == 0
         )
-        await connection.execute("drop role if exists nobody_at_all")
+        await connection.execute("drop role if exists no_such_user")

@@ -74,7 +74,7 @@ class Folder:
     def read(self, name: str, within: float = 30) -> Any:
         deadline = time.monotonic() + within
         while not (self.path / name).exists():
-            assert time.monotonic() < deadline, f"nobody wrote {name}"
+            assert time.monotonic() < deadline, f"no process wrote {name}"
             time.sleep(0.005)
         return json.loads((self.path / name).read_text())
 
@@ -177,7 +177,7 @@ async def takes_three_and_begins_one(folder: Folder, name: str) -> None:
     await asyncio.sleep(60)
 
 
-@pytest.mark.parametrize("found_by", ["whoever buries it", "whoever opens the file"])
+@pytest.mark.parametrize("found_by", ["a worker that buries it", "a worker that opens the file"])
 async def test_what_a_killed_process_had_comes_back_at_once(stage: Stage, found_by: str) -> None:
     engine = engine_on(stage.folder.database)  # with a lease of minutes: no test waits for it
     await publishes_and_waits(engine, ["a", "b", "c", "d"])
@@ -188,7 +188,7 @@ async def test_what_a_killed_process_had_comes_back_at_once(stage: Stage, found_
     assert (first.travel.operation, first.returns) == ("d", 0)
     os.kill(pid, signal.SIGKILL)
     await asyncio.to_thread(os.waitid, os.P_PID, pid, os.WEXITED | os.WNOWAIT)
-    if found_by == "whoever buries it":
+    if found_by == "a worker that buries it":
         assert await engine.bus.bury(pid) == 1  # a zombie too
     else:
         stage.reap(pid)

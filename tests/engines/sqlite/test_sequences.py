@@ -1,4 +1,4 @@
-"""What only SQLite has: rows that somebody else has written."""
+"""What only SQLite has: rows that other programs wrote."""
 
 import sqlite3
 from contextlib import closing
