@@ -4,6 +4,7 @@ import json
 import os
 import pty
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -219,6 +220,11 @@ def test_what_is_skipped_is_said_and_the_exit_code_is_1(shop: ShopFile) -> None:
 
 def test_what_is_sent_to_another_queue_is_not_missed_in_the_old_one(shop: ShopFile) -> None:
     shop.fill(*bad(2))
+    with sqlite3.connect(shop.path) as file:  # from now on that queue takes the type, too
+        file.execute(
+            "insert into headway_bindings values ('ArchiveIngested', 'chunking.json.parsed')"
+        )
+    file.close()
     target = ("--target-queue", "chunking.json.parsed")
     dry = shop("failed", "requeue", "parsing", *target, "--dry-run")
     assert "  2 to another queue than before: what that queue has had itself" in dry.stdout

@@ -53,6 +53,10 @@ class Unrouted(Protocol):
         """Name the event types that some queue takes, for "did you mean"."""
         ...
 
+    async def takers(self, event_type: str) -> Sequence[str]:
+        """Name the queues that take an event type, by name."""
+        ...
+
     async def read(
         self,
         limit: int,

@@ -51,6 +51,7 @@ class FailedQueues:
         self._documents = engine.documents
         self._records = engine.records
         self._places = engine.places
+        self._takers = engine.unrouted.takers
         self._operator = Operator(who, engine.history, clock, chance)
         self._history_without_store = engine.history_without_store
         self.knows_superseded = engine.has_store
@@ -173,7 +174,8 @@ class FailedQueues:
             ids: Exactly these dead letters. None: any; an empty list is refused.
             error_type: Only letters whose last error was of this type.
             rate: At most so many in a second.
-            target_queue: Send all of them to this queue instead.
+            target_queue: Send all of them to this queue instead. A letter whose type it does not
+                take is skipped: no handler would get its event.
             superseded: Send those too that are superseded. Only those whose documents are all
                 processed are skipped even so: a worker would drop their events.
             without_store: Send them though their services keep records in a store and this engine
@@ -199,6 +201,7 @@ class FailedQueues:
             report,
             target_queue=target_queue,
             leave=self._leaving(superseded=superseded),
+            takers=self._takers,
             declared=await self._declared() if dry_run else (),
             rate=None if dry_run else rate,
             on_progress=on_progress,

@@ -19,6 +19,8 @@ _AT_ONCE = 50
 
 LeaveOut = Callable[[Sequence[Letter]], Awaitable[Mapping[str, str]]]
 """Gives the ids of the letters that are not to be sent, because they are superseded; and why."""
+Takers = Callable[[str], Awaitable[Sequence[str]]]
+"""Names the queues that take an event type."""
 
 
 class Sending:
@@ -30,6 +32,7 @@ class Sending:
         clock: Clock,
         report: Report,
         *,
+        takers: Takers,
         target_queue: str | None = None,
         leave: LeaveOut | None = None,
         declared: Collection[str] = (),
@@ -39,6 +42,9 @@ class Sending:
         self._letters = letters
         self._clock = clock
         self._report = report
+        self._find_takers = takers
+        self._takers: dict[str, Sequence[str]] = {}
+        """By event type: the queues that take it."""
         self._target = target_queue
         self._leave = leave
         self._declared = declared
@@ -71,6 +77,9 @@ class Sending:
         group = await self._left_over(group)
         if not group:
             return
+        if self._target is not None:
+            for event_type in {each.event_type for each in group} - self._takers.keys():
+                self._takers[event_type] = await self._find_takers(event_type)
         sending = [asyncio.create_task(self._send(letter)) for letter in group]
         try:
             await asyncio.wait(sending)
@@ -100,6 +109,7 @@ class Sending:
         report, target = self._report, self._target or letter.queue
         try:
             message = again(letter, target)
+            self._refuse_other_types(letter, target)
             if report.dry_run:
                 sent = self._would_send(target)
             else:
@@ -112,6 +122,18 @@ class Sending:
             report.targets.update([target] * sent)
             report.moved += sent and bool(letter.queue) and target != letter.queue
         self._tell()
+
+    def _refuse_other_types(self, letter: Letter, target: str) -> None:
+        """Refuse a queue that does not take the letter's type: no handler would get the event.
+
+        Its own queue is never refused: a version that takes the type may start there. Nor is a
+        letter without a type, because only its bytes say what it is.
+        """
+        takers, event_type = self._takers.get(letter.event_type, ()), letter.event_type
+        if not event_type or target == letter.queue or target in takers:
+            return
+        others = f"These queues do: {', '.join(takers)}." if takers else "No queue does."
+        raise ConfigurationError(f"queue={target!r} does not take {event_type}. {others}")
 
     def _would_send(self, target: str) -> bool:
         if target not in self._declared:

@@ -26,6 +26,10 @@ class MemoryUnrouted:
     async def taken_types(self) -> Sequence[str]:
         return sorted({each for q in self._state.queues.values() for each in q.event_types})
 
+    async def takers(self, event_type: str) -> Sequence[str]:
+        queues = self._state.queues.items()
+        return sorted(name for name, queue in queues if event_type in queue.event_types)
+
     async def read(
         self,
         limit: int,

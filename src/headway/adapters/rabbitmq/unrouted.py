@@ -146,6 +146,10 @@ class RabbitUnrouted:
         entries = (await self._catalogue.read()).values()
         return sorted({each for entry in entries for each in entry.event_types})
 
+    async def takers(self, event_type: str) -> Sequence[str]:
+        entries = (await self._catalogue.read()).items()
+        return sorted(name for name, entry in entries if event_type in entry.event_types)
+
     async def read(
         self,
         limit: int,

@@ -58,7 +58,7 @@ and (typeof(body) = 'blob' or {_IS_TEXT("body")})
 SHOWN_TYPE = f"case when {IS_SOUND} then event_type else '{MALFORMED}' end"
 _WAITING = f"select event_type, takers from headway_unrouted_types where {_IS_TYPE}"
 _TAKEN_BY = "update headway_unrouted_types set takers = ? where event_type = ?"
-_TAKERS = "select queue from headway_bindings where event_type = ? order by queue"
+TAKERS = "select queue from headway_bindings where event_type = ? order by queue"
 _LAST = f"""
 select max(id) from (
     select id from headway_unrouted where event_type = ? and {IS_SOUND} order by id limit ?
@@ -168,7 +168,7 @@ def route(
         if event_types is not None and event_type not in event_types:
             continue
         if takers is None:
-            queues = [queue for (queue,) in connection.execute(_TAKERS, (event_type,))]
+            queues = [queue for (queue,) in connection.execute(TAKERS, (event_type,))]
             if queues:
                 connection.execute(_TAKEN_BY, (as_json(queues), event_type))
         else:

@@ -8,7 +8,7 @@ from datetime import datetime
 
 from headway.adapters.sqlite import publishing
 from headway.adapters.sqlite.bell import Bell
-from headway.adapters.sqlite.publishing import SHOWN_TYPE
+from headway.adapters.sqlite.publishing import SHOWN_TYPE, TAKERS
 from headway.adapters.sqlite.reader import Readers
 from headway.adapters.sqlite.rows import text
 from headway.adapters.sqlite.statements import as_json
@@ -53,6 +53,10 @@ class SqliteUnrouted:
     async def taken_types(self) -> Sequence[str]:
         rows = await self._readers.run(lambda c: c.execute(_TAKEN).fetchall())
         return [event_type for (event_type,) in rows]
+
+    async def takers(self, event_type: str) -> Sequence[str]:
+        rows = await self._readers.run(lambda c: c.execute(TAKERS, (event_type,)).fetchall())
+        return [queue for (queue,) in rows]
 
     async def read(
         self,

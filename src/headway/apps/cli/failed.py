@@ -122,7 +122,8 @@ def requeue(  # noqa: PLR0917 (typer gives them by name)
         str | None,
         typer.Option(
             metavar="NAME",
-            help="Send to this queue. [default: where each came from]",
+            help="Send to this queue, which has to take their type. [default: where each came "
+            "from]",
             callback=not_empty,
         ),
     ] = None,

@@ -240,6 +240,9 @@ class UnroutedConformance:
         await engine.bus.publish([message("a", event_type=SHIPPED)])
         expected = {each for queue in QUEUES for each in queue.event_types}
         assert set(await engine.unrouted.taken_types()) == expected
+        for event_type in (*expected, SHIPPED):
+            takers = sorted(each.name for each in QUEUES if event_type in each.event_types)
+            assert list(await engine.unrouted.takers(event_type)) == takers
 
     async def test_purging_removes_what_is_named_and_nothing_else(
         self, harness: EngineHarness
