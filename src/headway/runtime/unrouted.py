@@ -152,10 +152,14 @@ class UnroutedChange:
     """Types or ids that were asked for, and of which no event is unrouted."""
     done: int = 0
     """Of the selected events, those that were moved or removed."""
+    gone: int = 0
+    """Of the selected events, those that a service or another operator moved or removed first."""
+    stayed: int = 0
+    """Of the selected events, those that no queue took: they are still unrouted."""
 
     def facts(self) -> Mapping[str, Any]:
         """Give what the history keeps."""
-        return {"chosen": sum(self.chosen.values()), "done": self.done}
+        return {"chosen": sum(self.chosen.values()), "done": self.done, "gone": self.gone}
 
 
 class UnroutedEvents:
@@ -319,6 +323,15 @@ class UnroutedEvents:
                 await asyncio.gather(working, return_exceptions=True)
                 raise
             working.result()
+            await self._compare(change)
+
+    async def _compare(self, change: UnroutedChange) -> None:
+        """Say what came of the selected events that this change did not move or remove itself."""
+        others = max(sum(change.chosen.values()) - change.done, 0)
+        if others and change.what == "route":
+            left = await self._count(list(change.chosen))
+            change.stayed = min(sum(left.values()), others)
+        change.gone = others - change.stayed
 
 
 class _Work(Protocol):

@@ -25,6 +25,12 @@ def is_there(bus: str | None) -> bool:
     return not isinstance(found, SqliteUrl) or Path(found.path).exists()
 
 
+def is_store_there(bus: str | None) -> bool:
+    """Say whether the store beside the bus may be opened: only a service makes its file."""
+    store = engine_settings(bus).store
+    return store is not None and (not isinstance(store, SqliteUrl) or Path(store.path).exists())
+
+
 def refuse_missing(bus: str | None, *, store: bool = True) -> EngineSettings:
     """Refuse files that are not there, before anything makes them; give what is meant."""
     meant = engine_settings(bus)

@@ -3,14 +3,14 @@
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import typer
 
 from headway.apps.cli.asking import confirmed
 from headway.apps.cli.calling import bus_words, pasteable
 from headway.apps.cli.codes import CANNOT_GO_ON, NOT_AS_PROMISED
-from headway.apps.cli.engines import on_engine
+from headway.apps.cli.engines import is_store_there, on_engine
 from headway.apps.cli.history import show_changes
 from headway.apps.cli.operator import unrouted_events
 from headway.apps.cli.output import after_a_change
@@ -23,6 +23,7 @@ from headway.ports.unrouted import MALFORMED, UnroutedEvent
 from headway.runtime.history import Subject
 from headway.runtime.unrouted import UnroutedChange, UnroutedEvents
 
+T = TypeVar("T")
 _DONE = {"route": "moved to queues", "purge": "removed"}
 
 
@@ -127,20 +128,38 @@ def _change(
     machine: bool,
 ) -> None:
     with record_of_changes(), say_on_ctrl_c(lambda: "see 'headway unrouted history'"):
-        made = on_engine(bus, lambda engine: change(unrouted_events(engine)))
+        made = _with_history(bus, change)
     history = pasteable("unrouted", "history", *bus_words(bus))
     with after_a_change(history, made=made.done > 0 and not made.dry_run):
         if machine:
             typer.echo(as_json(asdict(made), indent=2))
         else:
             _show(made)
-        if made.left or made.missing:
+        if made.left or made.missing or made.stayed:
             raise typer.Exit(NOT_AS_PROMISED)
+
+
+def _with_history(bus: str | None, body: Callable[[UnroutedEvents], Awaitable[T]]) -> T:
+    """Do something that reads or writes the history: on a broker, that of the store if it exists.
+
+    Before the first service has made the store, the broker keeps the history.
+    """
+    return on_engine(bus, lambda engine: body(unrouted_events(engine)), store=is_store_there(bus))
 
 
 def _show(change: UnroutedChange) -> None:
     would = "would be " * change.dry_run
     typer.echo(f"{many(change.done, 'event')} {would}{_DONE[change.what]}.")
+    if change.gone:
+        typer.echo(
+            f"{many(change.gone, 'event')} had gone: a service or another operator moved or "
+            "removed them first."
+        )
+    if change.stayed:
+        typer.echo(
+            f"{many(change.stayed, 'event')} stayed: no queue took them. Start the service that "
+            "takes them again."
+        )
     for event_type, events in change.chosen.items():
         typer.echo(f"  {many(events, 'event')} of {shown(event_type)}")
     for event_type, meant in change.left.items():
@@ -176,5 +195,5 @@ def _ask(change: UnroutedChange) -> None:
 
 def show_history(bus: str | None, *, limit: int, machine: bool) -> None:
     """Show who routed or purged unrouted events."""
-    found = on_engine(bus, lambda engine: unrouted_events(engine).history(limit))
+    found = _with_history(bus, lambda events: events.history(limit))
     show_changes(found, Subject.UNROUTED, machine=machine)
