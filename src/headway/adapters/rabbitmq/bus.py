@@ -95,7 +95,11 @@ class RabbitBus:
             parameters = unhurried(parameters)
         self._sender = Sender(self._io, parameters, patient=patient, for_worker=for_worker)
         self._taker = Taker(
-            self._io, parameters, alive=worker_queue(token), redeclare=self._redeclare
+            self._io,
+            parameters,
+            alive=worker_queue(token),
+            redeclare=self._redeclare,
+            lost=self._excuse,
         )
         self._windows = Windows(self._taker, clock)
         self._pulse = Pulse(self._io, self._taker.consumers, self.send, clock, every=pulse)
@@ -123,7 +127,7 @@ class RabbitBus:
         """What is in hand, to hand it back in the end."""
         self._mover = Mover(self.send, self._taker, self._taken)
         self._judged: list[Delivery] = []
-        """Suspects of which the begins are known, until they are taken."""
+        """Deliveries about which the journal was asked, until they are taken."""
         self._errands = Errands(clock)
         self._routing: asyncio.Task[None] | None = None
         """Moves what waited for the own queues when they were declared."""
@@ -278,7 +282,7 @@ class RabbitBus:
         held = Counter(map(_QUEUE, self._taken.values())) if len(queues) > 1 else _NONE
         with self._windows.ask(queues, limit, held, len(self._taken)) as sources:
             while True:
-                taken = self._suspects_of(queues, limit)
+                taken = self._judged_of(queues, limit)
                 taken += self._admit(self._taker.collect(sources, limit - len(taken)))
                 left = until - self._clock.now()
                 if taken or left <= timedelta():
@@ -300,36 +304,68 @@ class RabbitBus:
         arrived = await self._taker.cancel(sources)
         return [(each, outgoing.again(each)) for each in map(delivery_of, arrived)]
 
-    def _suspects_of(self, queues: Sequence[str], limit: int) -> list[Delivery]:
+    def _judged_of(self, queues: Sequence[str], limit: int) -> list[Delivery]:
         if not self._judged:
             return []
         taken = [each for each in self._judged if each.queue in queues][:limit]
         self._judged = [each for each in self._judged if each not in taken]
         return [each for each in taken if self._is_ours(each)]
 
-    def _admit(self, arrived: Sequence[Arrived]) -> list[Delivery]:
+    def _admit(self, arrived: Sequence[Arrived], *, is_asked: bool = False) -> list[Delivery]:
+        """Give what can be run; `is_asked`: the journal was asked about what came back twice."""
         found: list[Delivery] = []
         moves: list[tuple[Delivery, Outgoing]] = []
+        doubted: list[Arrived] = []
         for one in arrived:
             delivery = delivery_of(one)
             self._taken[one.epoch, one.tag] = delivery
+            is_doubted = delivery.returns >= SUSPECT_AFTER
             try:
                 if delivery.queue != one.source:
                     self._errands.send(self._judge(delivery))
                 elif delivery.spoilt:
-                    found.append(delivery)  # it is never run: it ends as a letter
-                elif delivery.returns >= SUSPECT_AFTER:
-                    moves.append((delivery, outgoing.suspected(delivery)))
+                    found.append(delivery)  # it is never run: it ends as a dead letter
+                elif is_doubted and not self._suspects.is_excused(delivery):
+                    if is_asked:
+                        moves.append((delivery, outgoing.suspected(delivery)))
+                    else:
+                        doubted.append(one)
                 elif (due := due_later(one, now := self._clock.now())) is not None:
                     moves.append((delivery, outgoing.again_later(delivery, due, now)))
                 else:
-                    found.append(delivery)
+                    found.append(_excused(delivery) if is_doubted else delivery)
             except Exception as error:  # noqa: BLE001 (all of them have been taken out already)
                 why = f"it cannot be moved: {error!r}"
                 found.append(msgspec.structs.replace(delivery, spoilt=why))
+        self._go_on(moves, doubted)
+        return found
+
+    def _go_on(
+        self, moves: Sequence[tuple[Delivery, Outgoing]], doubted: Sequence[Arrived]
+    ) -> None:
+        """Do beside other work what events need before they can be run."""
         if moves:
             self._errands.send(self._errands.insist(partial(self._mover.move, moves)))
-        return found
+        if doubted:
+            self._errands.send(self._ask(doubted))
+
+    async def _ask(self, doubted: Sequence[Arrived]) -> None:
+        """Learn which returns count for nothing, and admit what came back so often then."""
+        queues = {one.source for one in doubted}
+        await self._errands.insist(partial(self._suspects.learn, queues))
+        left = [one for one in doubted if self._taken.pop((one.epoch, one.tag), None) is not None]
+        ours = [one for one in left if self._taker.is_ours(one.epoch, one.tag)]
+        self._judged += self._admit(ours, is_asked=True)
+        self._taker.news.set()
+
+    def _excuse(self, epoch: int, arrived: Sequence[Arrived]) -> None:
+        """The connection is lost and this worker lives: what it held is not to blame for that."""
+        if self._closed:  # what it kept comes back as after a crash
+            return
+        lost = [each for each in self._taken.values() if each.receipt[0] == epoch]
+        lost += map(delivery_of, arrived)
+        for queue, notes in self._suspects.excuse(lost).items():
+            self._errands.send(self._errands.insist(partial(self._suspects.tell, queue, notes)))
 
     async def _judge(self, delivery: Delivery) -> None:
         """Find out how often a suspect was begun, and have it taken then."""
@@ -366,7 +402,8 @@ class RabbitBus:
         epoch, taken, is_noted = self._taker.epoch, self._taken, self._suspects.is_noted
         for delivery, then in settlements:
             held = delivery.receipt
-            if taken.pop(held, None) is None or held[0] != epoch:
+            came = taken.pop(held, None)
+            if came is None or held[0] != epoch:
                 answers.append(False)
                 if is_noted(held):
                     ended.append((delivery, True))
@@ -375,6 +412,7 @@ class RabbitBus:
             if isinstance(then, Done):
                 done.append(held)
             else:
+                delivery = _as_it_came(delivery, came)  # noqa: PLW2901 (its returns stay)
                 moves.append((delivery, outgoing.unfinished(delivery, then, now)))
             if is_noted(held):
                 ended.append((delivery, isinstance(then, HandedBack)))
@@ -466,6 +504,18 @@ class RabbitBus:
             closed = asyncio.Event()
             self._io.call(partial(close, partial(_set, loop, closed)))
             await closed.wait()
+
+
+def _excused(delivery: Delivery) -> Delivery:
+    """Make a delivery no suspect, whatever it came back for."""
+    return msgspec.structs.replace(delivery, returns=SUSPECT_AFTER - 1)
+
+
+def _as_it_came(delivery: Delivery, came: Delivery) -> Delivery:
+    """Give a delivery all its returns again: a copy goes on counting where they ended."""
+    if delivery.returns == came.returns:
+        return delivery
+    return msgspec.structs.replace(delivery, returns=came.returns)
 
 
 def _set(loop: asyncio.AbstractEventLoop, event: asyncio.Event) -> None:

@@ -4,10 +4,13 @@ The event itself stays where it is. A note in a journal of its service says whic
 and counts once that worker is gone. A worker that is alive has a queue exclusive to its connection,
 or will have it again soon. A second note ends the first one, by its id: so notes can be read in any
 order, and any number of times.
+
+The broker counts a return also when only a connection was lost. A worker that lost its connection
+and lives notes which events it held, and at which return: these returns do not make a suspect.
 """
 
 import logging
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
 from hashlib import sha256
@@ -21,7 +24,7 @@ from headway.adapters.rabbitmq.desk import LOCKED, Desk, is_refused
 from headway.adapters.rabbitmq.outgoing import DIRECT, Outgoing
 from headway.adapters.rabbitmq.topology import worker_queue
 from headway.core.errors import NotPublishedError
-from headway.ports.bus import Delivery
+from headway.ports.bus import SUSPECT_AFTER, Delivery
 from headway.ports.clock import Clock
 
 _LOG = logging.getLogger("headway")
@@ -30,6 +33,9 @@ _STARTS_KEPT = timedelta(days=7).total_seconds()
 """Of an event that was removed by hand, and has no end."""
 _ENDS_KEPT = timedelta(minutes=10).total_seconds()
 """A broker that was killed may give back a note that was removed; its end has to be known then."""
+_EXCUSES_KEPT = timedelta(hours=1).total_seconds()
+_MOST_EXCUSES = 10_000
+"""One more than this, and an event that comes back may run alone, which is only slower."""
 
 Held = tuple[int, int]
 Send = Callable[[Sequence[Outgoing]], Awaitable[Sequence[bool]]]
@@ -44,10 +50,12 @@ class Start(msgspec.Struct, frozen=True):
 
 
 class Notes(msgspec.Struct, frozen=True):
-    """Starts of suspects that have no end yet, and ends, each by the id of its start."""
+    """Starts of suspects that have no end yet; ends, each by the id of its start; and excuses."""
 
     starts: dict[str, Start] = {}
     ends: dict[str, float] = {}
+    excused: dict[str, float] = {}
+    """Returns of events whose worker lost its connection and lives, and when it noted that."""
 
 
 _NOTES = msgspec.json.Decoder(Notes)
@@ -85,6 +93,8 @@ class Suspects:
         self._counted: dict[Held, Collection[str]] = {}
         """Ids of the starts of an event that is in hand."""
         self._started: dict[Held, Delivery] = {}
+        self._excused: dict[str, float] = {}
+        """Returns that count for nothing, as far as is known here, and since when."""
 
     def is_noted(self, held: Held) -> bool:
         """Say whether there are notes about an event in hand."""
@@ -132,6 +142,40 @@ class Suspects:
         """Give what this worker started and noted no end of."""
         return list(self._started.values())
 
+    # Returns that count for nothing
+
+    def is_excused(self, delivery: Delivery) -> bool:
+        """Say whether so many returns are known to be of living workers that it is no suspect."""
+        excused, name = self._excused, _name(delivery)
+        known = sum(_return(name, number) in excused for number in range(delivery.returns))
+        return delivery.returns - known < SUSPECT_AFTER
+
+    def excuse(self, lost: Sequence[Delivery]) -> dict[str, Notes]:
+        """Excuse what this worker lost with its connection; give the notes, by work queue."""
+        at = self._clock.now().timestamp()
+        notes: dict[str, Notes] = {}
+        for each in lost:
+            excused = notes.setdefault(each.queue, Notes(excused={})).excused
+            excused[_return(_name(each), each.returns)] = at
+        for each in notes.values():
+            self._excused.update(each.excused)
+        return notes
+
+    async def tell(self, queue: str, notes: Notes) -> None:
+        """Have other workers know of notes."""
+        await self._append(queue, notes)
+
+    async def learn(self, queues: Collection[str]) -> None:
+        """Read what other workers excused."""
+        for name in {self._journal_of(each) for each in queues}:
+            notes = await self._desk.run(partial(self._read, queue=name))
+            self._excused = _newest(
+                {**self._excused, **notes.excused}, self._clock.now().timestamp()
+            )
+
+    def _read(self, channel: BlockingChannel, queue: str) -> Notes:
+        return _NOTES.decode(journal.read(channel, queue, self._merge))
+
     def _id(self, held: Held) -> str:
         epoch, tag = held
         return f"{self._token}.{epoch}.{tag}"
@@ -146,7 +190,7 @@ class Suspects:
     def _count(
         self, channel: BlockingChannel, queue: str, event: str
     ) -> tuple[int, Collection[str]]:
-        notes = _NOTES.decode(journal.read(channel, queue, self._merge))
+        notes = self._read(channel, queue)
         starts = {name: start for name, start in notes.starts.items() if start.event == event}
         gone = [start for start in starts.values() if not self._is_alive(channel, start.worker)]
         return len(gone), starts.keys()
@@ -166,9 +210,11 @@ class Suspects:
         now = self._clock.now().timestamp()
         starts: dict[str, Start] = {}
         ends: dict[str, float] = {}
+        excused: dict[str, float] = {}
         for notes in map(_decoded, bodies):
             starts |= notes.starts
             ends |= notes.ends
+            excused |= notes.excused
         return msgspec.json.encode(
             Notes(
                 starts={
@@ -177,6 +223,7 @@ class Suspects:
                     if name not in ends and now - start.at < _STARTS_KEPT
                 },
                 ends={name: at for name, at in ends.items() if now - at < _ENDS_KEPT},
+                excused=_newest(excused, now),
             )
         )
 
@@ -187,6 +234,16 @@ def _decoded(body: bytes) -> Notes:
     except msgspec.MsgspecError as error:
         _LOG.error("A message in a journal of starts is no note: %s", error)
         return Notes()
+
+
+def _newest(excused: Mapping[str, float], now: float) -> dict[str, float]:
+    kept = [(at, name) for name, at in excused.items() if now - at < _EXCUSES_KEPT]
+    return {name: at for at, name in sorted(kept)[-_MOST_EXCUSES:]}
+
+
+def _return(name: str, number: int) -> str:
+    """Name one return of an event: the first has the number 0."""
+    return f"{name}.{number}"
 
 
 def _name(delivery: Delivery) -> str:

@@ -25,6 +25,8 @@ class Taker:
         parameters: Of the connection.
         alive: Name of a queue that is there for as long as this connection is.
         redeclare: Called on the event loop if a queue has gone.
+        lost: Called on the event loop when the channel is lost, with its number and with what
+            arrived by it and was not asked for.
     """
 
     def __init__(
@@ -34,8 +36,10 @@ class Taker:
         *,
         alive: str,
         redeclare: Callable[[], None],
+        lost: Callable[[int, Sequence[Arrived]], None],
     ) -> None:
         self._io = io
+        self._lost = lost
         self.news = asyncio.Event()
         self.epoch = 0
         """The number of the present channel: deliveries of another are lost."""
@@ -131,6 +135,10 @@ class Taker:
     def _begin_epoch(self, epoch: int) -> None:
         self.epoch = epoch
         self._acknowledged = Acknowledged()
+        if epoch < 0:
+            sources = self.consumers.sources.values()
+            arrived = [one for source in sources for one in tuple(source.arrived)]
+            self._lost(-epoch, [one for one in arrived if one.epoch == -epoch])
 
     # On the I/O thread
 
