@@ -18,10 +18,11 @@ from tests.cli.shops import ShopFile
 TYPE = "ArchiveIngestd"
 
 
-async def published(url: str, number: int) -> None:
+async def published(url: str, number: int, *event_types: str) -> None:
     async with connect(url) as headway:
         ids = [f"event-{each}" for each in range(number)]
-        await headway.publish_all([(TYPE, {})] * number, event_ids=ids)
+        for event_type in event_types or (TYPE,):
+            await headway.publish_all([(event_type, {})] * number, event_ids=ids)
 
 
 @pytest.fixture
@@ -72,6 +73,17 @@ def test_what_another_process_changed_first_is_said_to_machines(shop: ShopFile) 
     removed_first(shop, 3)
     found = json.loads(shop("unrouted", "route", "--json").stdout)
     assert (found["chosen"], found["done"], found["gone"], found["stayed"]) == ({TYPE: 5}, 2, 3, 0)
+
+
+def test_purge_by_id_shows_every_event_that_it_removes(tmp_path: Path) -> None:
+    shop = ShopFile(tmp_path)
+    asyncio.run(published(shop.url, 2, "OrderPlacd", "OrderPad"))
+    words = ("unrouted", "purge", "--json", *("--id", "event-0", "--id", "b", "--id", "a"))
+    tried, done = shop(*words, "--dry-run"), shop(*words, "--yes")
+    found = [json.loads(each.stdout) for each in (tried, done)]
+    assert [each["chosen"] for each in found] == [{"OrderPad": 1, "OrderPlacd": 1}] * 2
+    assert [(each["done"], each["missing"]) for each in found] == [(2, ["b", "a"])] * 2
+    assert len(json.loads(shop("unrouted", "show", "--json").stdout)) == 2
 
 
 def headway(*words: str, **environment: str) -> "subprocess.CompletedProcess[str]":

@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+import sys
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -259,9 +260,11 @@ class UnroutedEvents:
             chosen = await self._count(types)
             missing = [each for each in types or () if each not in chosen]
         else:
-            found = await self._unrouted.read(len(ids), event_types=types, operations=ids)
-            chosen = Counter(each.event_type for each in found)
-            missing = [*{*ids} - {each.travel.operation for each in found}]
+            # Events of different types may have the same id.
+            found = await self._unrouted.read(sys.maxsize, event_types=types, operations=ids)
+            chosen = dict(sorted(Counter(each.event_type for each in found).items()))
+            there = {each.travel.operation for each in found}
+            missing = [each for each in ids if each not in there]
         change = UnroutedChange(what="purge", dry_run=dry_run, chosen=chosen, missing=missing)
         selection = [f"ids={','.join(ids[:_SAID])}{',...' * (len(ids) > _SAID)}"] if ids else []
         purge = partial(self._unrouted.purge, types, operations=ids)
