@@ -179,7 +179,7 @@ def mutants(copy: Path, plan: Plan) -> Iterator[Mutant]:
                     continue
                 change = "\n".join(
                     line.replace(" ", "", 1) if line[0] in "+-" else line
-                    for line in ndiff(*(_squeezed(text) for text in (before, after)))
+                    for line in ndiff(_squeezed(before), _squeezed(after))
                     if line[0] in "+-"
                 )
                 seen[function, change] += 1

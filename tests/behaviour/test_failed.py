@@ -22,7 +22,7 @@ class Shop:
     def __init__(self) -> None:
         self.broken = True
         self.mailed: list[str] = []
-        orders = Service("orders", flood=FloodRule(at_least=1_000_000))
+        self.orders = orders = Service("orders", flood=FloodRule(at_least=1_000_000))
         mails = Service("mails")
 
         @orders.on("OrderPlaced", failed="OrderFailed")

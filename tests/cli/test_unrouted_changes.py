@@ -112,4 +112,5 @@ async def test_before_the_first_service_a_broker_needs_no_file_of_the_store(
 
 def entries(done: "subprocess.CompletedProcess[str]") -> list[dict[str, Any]]:
     assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    found: list[dict[str, Any]] = json.loads(done.stdout)
+    return found

@@ -157,8 +157,8 @@ class Suspects:
         for each in lost:
             excused = notes.setdefault(each.queue, Notes(excused={})).excused
             excused[_return(_name(each), each.returns)] = at
-        for each in notes.values():
-            self._excused.update(each.excused)
+        for note in notes.values():
+            self._excused.update(note.excused)
         return notes
 
     async def tell(self, queue: str, notes: Notes) -> None:
