@@ -217,6 +217,7 @@ STRANGE: list[tuple[BaseException, str]] = [
     (RuntimeError("a\0b"), "max_attempts_exceeded"),
     (RuntimeError("x" * 5_000_000), "max_attempts_exceeded"),
     (StopIteration(), "max_attempts_exceeded"),
+    (GeneratorExit(), "max_attempts_exceeded"),
     (StopAsyncIteration(), "max_attempts_exceeded"),
 ]
 
@@ -224,7 +225,7 @@ STRANGE: list[tuple[BaseException, str]] = [
 @pytest.mark.parametrize(
     ("kind", "error", "reason"),
     [
-        *(("coroutine", *each) for each in (*STRANGE, (GeneratorExit(), "max_attempts_exceeded"))),
+        *(("coroutine", *each) for each in STRANGE),
         *(("plain", *each) for each in STRANGE),
     ],
     ids=lambda part: part if isinstance(part, str) else type(part).__name__,

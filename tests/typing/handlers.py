@@ -38,6 +38,12 @@ async def placed(event: Event[OrderPlaced], work: Work) -> None:
     assert_type(await work.documents("orders").get("a"), dict[str, Any] | None)
 
 
+@orders.on(Payment, failed=Parcel)
+async def by_type(event: Event[Payment], work: Work) -> None:
+    assert_type(event.data, Payment)
+    work.publish(OrderPlaced("a", 1))
+
+
 @orders.on("PaymentSubmitted", data=Payment)
 def paid(event: Event[Payment], work: BlockingWork) -> None:
     assert_type(event.data.payment_id, str)

@@ -33,13 +33,16 @@ class Connection:
 
     async def publish(
         self,
-        event_type: str,
+        event_type: Any,
         data: Any = None,
         *,
         event_id: str | None = None,
         version: str = "1.0",
     ) -> int:
         """Publish an event; when it returns, the event is stored.
+
+        `publish("OrderPlaced", {"order": "7"})`, or an object of a type of data, whose name is the
+        event type: `publish(OrderPlaced(order="7"))`.
 
         Says how many queues took it. 0: no service that handles this type was ever started here.
         Then the event is kept as unrouted until one is, and a warning in the log says so.
@@ -65,6 +68,10 @@ class Connection:
         """Make the queues of services, so that events can be published before they first run."""
         queues = [queue for service in services for queue in service.queues()]
         await self._engine.open(queues, tell_of_routed(services, LogObserver().tell))
+
+    async def get_many(self, collection: str, ids: Sequence[str]) -> Mapping[str, Document]:
+        """Give the documents that are there, by id."""
+        return await self._engine.documents.fetch(collection, ids)
 
     async def find(
         self, collection: str, where: Mapping[str, Any] | None = None, *, limit: int = 1000

@@ -53,6 +53,19 @@ def _path(location: Collection[str | int]) -> str:
     return "$" + "".join(f"[{at}]" if isinstance(at, int) else f".{at}" for at in location)
 
 
+def event_of(event_type: Any, data: Any) -> tuple[str, Any]:
+    """Give the type and the data of an event: both are in an object of a type of data.
+
+    >>> class OrderPlaced(msgspec.Struct):
+    ...     order: str
+    >>> event_of(OrderPlaced("7"), None)
+    ('OrderPlaced', OrderPlaced(order='7'))
+    """
+    if data is None and not isinstance(event_type, str) and is_data_type(type(event_type)):
+        return type(event_type).__name__, event_type
+    return event_type, data
+
+
 def is_data_type(given: Any) -> bool:
     """Say whether it is a Struct, a dataclass, a TypedDict or a pydantic model, and no instance."""
     kind = typing.get_origin(given) or given

@@ -43,7 +43,7 @@ class BlockingWork:
 
     def publish(
         self,
-        event_type: str,
+        event_type: Any,
         data: Any = None,
         *,
         event_id: str | None = None,
@@ -85,6 +85,11 @@ class BlockingCollection(Writing):
     def get(self, document_id: str) -> Document | None:
         """Give a document, or None."""
         found: Document | None = self._wait(self._get(document_id))
+        return found
+
+    def get_many(self, ids: Iterable[str]) -> dict[str, Document]:
+        """Give the documents that are there, by id."""
+        found: dict[str, Document] = self._wait(self._get_many(ids))
         return found
 
     def require(self, ids: str | Iterable[str]) -> list[Document]:

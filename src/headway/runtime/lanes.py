@@ -466,8 +466,8 @@ class Lanes:
     def _called(self, handler: Handler, event: Event, work: BlockingWork) -> object:
         try:
             return handler(event, work)
-        except StopIteration as error:  # it would be lost on its way to the event loop
-            raise RuntimeError("the handler raised StopIteration") from error
+        except (StopIteration, GeneratorExit) as error:  # they mean more in the event loop
+            raise RuntimeError(f"the handler raised {type(error).__name__}") from error
         finally:
             if self._is_child:
                 fork.end_child()

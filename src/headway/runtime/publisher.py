@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+from headway.core.data_type import event_of
 from headway.core.errors import ConfigurationError
 from headway.core.event import FIRST_GENERATION, Event, new_event_id, publishable, short_name
 from headway.core.routing import checked_name
@@ -33,7 +34,7 @@ class Publisher:
 
     async def publish(
         self,
-        event_type: str,
+        event_type: Any,
         data: Any = None,
         *,
         event_id: str | None = None,
@@ -75,8 +76,10 @@ class Publisher:
         return sum(taken_by)
 
     def _message(
-        self, event_type: str, data: Any, event_id: str | None = None, version: str = "1.0"
+        self, event_type: Any, data: Any, event_id: str | None = None, version: str = "1.0"
     ) -> Message:
+        if type(event_type) is not str:
+            event_type, data = event_of(event_type, data)
         checked_name("event_type", event_type)
         given: object = event_id
         if given is not None and (not isinstance(given, str) or not given):

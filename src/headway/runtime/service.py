@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from headway.core.catalogue import DEFAULT_CLASSIFIER, has_default_rules
 from headway.core.classify import Classifier
-from headway.core.data_type import Decoder
+from headway.core.data_type import Decoder, is_data_type
 from headway.core.errors import ConfigurationError
 from headway.core.event import (
     Envelope,
@@ -228,9 +228,9 @@ class Service:
 
     def on(
         self,
-        event_type: str,
+        event_type: str | type[T],
         *,
-        failed: str | None = None,
+        failed: str | type | None = None,
         failed_data: Callable[[Event[T], dict[str, Any]], Any] | None = None,
         dedup: str | Callable[[Event[T]], str] | None = None,
         documents: tuple[str, str | Callable[[Event[T]], Sequence[str]]] | None = None,
@@ -242,8 +242,10 @@ class Service:
         """Handle events of one type with the decorated function: `handler(event, work)`.
 
         Args:
-            event_type: The type, as it stands in the event.
-            failed: Type of the event that is published, once, when one ends as a letter.
+            event_type: The type, as it stands in the event; or the type of its data, whose name
+                is the event type: `on(OrderPlaced)` is `on("OrderPlaced", data=OrderPlaced)`.
+            failed: Type of the event that is published, once, when one ends as a dead letter; or
+                the type of its data.
             failed_data: Makes the data of that event, `failed_data(event, facts)`; without it,
                 or if it raises, the data is the facts.
             dedup: Field of the data that holds the ids by which work is recognised, or a function
@@ -259,34 +261,30 @@ class Service:
             queue: Name of the queue; `<service>.<routing key>` if not given.
             timeout: How long one attempt may take, for coroutines.
         """
-        if callable(event_type):
-            raise ConfigurationError(
-                f"Invalid @{self.name}.on ({origin(event_type)}): the event type is missing. "
-                f'Use @{self.name}.on("OrderPlaced").'
-            )
-        checked_name("event_type", event_type)
+        named, data = self._named(event_type, data)
+        failed_type: Any = getattr(failed, "__name__", "") if is_data_type(failed) else failed
 
         def decorate(handler: Callable[[Event[T], W], R]) -> Callable[[Event[T], W], R]:
-            declared = Declaration(event_type, handler)
+            declared = Declaration(named, handler)
             declared.check_handler()
-            self._check_free(event_type, handler)
-            name = queue_name(self.name, event_type) if queue is None else queue
+            self._check_free(named, handler)
+            name = queue_name(self.name, named) if queue is None else queue
             declared.check_name("queue", name)
-            self._check_queue(name, declared, event_type)
-            declared.check_failed(failed, failed_data)
+            self._check_queue(name, declared, named)
+            declared.check_failed(failed_type, failed_data)
             decoder = declared.check_data(data)
             declared.check_dedup(dedup, data)
             declared.check_documents(documents, data, rebuild)
             declared.check_timeout(timeout)
-            if failed is not None:
-                self.announced.add(failed)
-            self.subscriptions[name, event_type] = Subscription(
+            if failed_type is not None:
+                self.announced.add(failed_type)
+            self.subscriptions[name, named] = Subscription(
                 service=self.name,
-                event_type=event_type,
+                event_type=named,
                 handler=handler,
                 queue=name,
                 is_coroutine=is_coroutine(handler),
-                failed=failed,
+                failed=failed_type,
                 failed_data=failed_data,
                 dedup=dedup,
                 documents=documents,
@@ -298,6 +296,22 @@ class Service:
             return handler
 
         return decorate
+
+    def _named(self, event_type: Any, data: Any) -> tuple[str, Any]:
+        """Give the name of an event type and the type of its data, which may be given as one."""
+        if is_data_type(event_type):
+            if data not in {None, event_type}:
+                raise ConfigurationError(
+                    f"Invalid data={data!r:.80} for {event_type.__name__}: the event type is a "
+                    "type of data itself. Leave data= out."
+                )
+            event_type, data = event_type.__name__, event_type
+        elif callable(event_type):
+            raise ConfigurationError(
+                f"Invalid @{self.name}.on ({origin(event_type)}): the event type is missing. "
+                f'Use @{self.name}.on("OrderPlaced").'
+            )
+        return checked_name("event_type", event_type), data
 
     def lifecycle(self, collection: str) -> Lifecycle:
         """Give the lifecycle of a collection: the one that was declared, or the usual one."""

@@ -17,6 +17,7 @@ from types import CodeType
 from typing import Any, TypeVar
 
 from headway.core.catalogue import names_engine
+from headway.core.data_type import event_of
 from headway.core.document import STATUS
 from headway.core.errors import (
     DocumentNotFoundError,
@@ -191,13 +192,16 @@ class Work:
 
     def publish(
         self,
-        event_type: str,
+        event_type: Any,
         data: Any = None,
         *,
         event_id: str | None = None,
         version: str = "1.0",
     ) -> None:
         """Publish an event when this work is committed.
+
+        `publish("OrderShipped", {"order": "7"})`, or an object of a type of data, whose name is the
+        event type: `publish(OrderShipped(order="7"))`.
 
         Its id is made from this work and its place in it, so that every attempt gives the same. If
         no service takes its type yet, it is kept as unrouted until one does, unless the service
@@ -209,6 +213,8 @@ class Work:
         """
         buffer = self._buffer
         buffer.check()
+        if type(event_type) is not str:
+            event_type, data = event_of(event_type, data)
         checked_name("event_type", event_type)
         if event_id is not None and not isinstance(event_id, str):
             raise ValueError(f"event_id={event_id!r} is not accepted: use a text")
@@ -366,6 +372,12 @@ class Writing:
         _check_id(self._name, document_id)
         return (await self._fetch([document_id])).get(document_id)
 
+    async def _get_many(self, ids: Iterable[str]) -> dict[str, Document]:
+        wanted = list(dict.fromkeys(ids))
+        for one in wanted:
+            _check_id(self._name, one)
+        return await self._fetch(wanted)
+
     async def _require(self, ids: str | Iterable[str]) -> list[Document]:
         wanted = [ids] if isinstance(ids, str) else list(ids)
         for one in wanted:
@@ -414,6 +426,10 @@ class Collection(Writing):
     def get(self, document_id: str) -> Coroutine[Any, Any, Document | None]:
         """Give a document, or None."""
         return self._reading("get", partial(self._get, document_id))
+
+    def get_many(self, ids: Iterable[str]) -> Coroutine[Any, Any, dict[str, Document]]:
+        """Give the documents that are there, by id."""
+        return self._reading("get_many", partial(self._get_many, ids))
 
     def require(self, ids: str | Iterable[str]) -> Coroutine[Any, Any, list[Document]]:
         """Give documents that must be there; DocumentNotFoundError names every missing one."""

@@ -70,7 +70,7 @@ class Trial:
         self._opened = False
 
     async def publish(
-        self, event_type: str, data: Any = None, *, event_id: str | None = None
+        self, event_type: Any, data: Any = None, *, event_id: str | None = None
     ) -> int:
         """Publish an event; say how many queues took it."""
         await self.open()
