@@ -238,7 +238,6 @@ async def test_policy_on_the_length_drops_no_event_that_was_confirmed(
 async def test_publish_fails_when_the_broker_dies_between_return_and_keep(
     harness: Harness, rabbitmq_server: RabbitMQ, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headway.adapters.rabbitmq.sending._PATIENCE", 1.0)
     publisher = harness.open_parts()
     await publisher.bus.open([MAILS])
     for queue in (UNROUTED, MAILS.name, MAILS.failed, "headway.catalogue"):
@@ -254,6 +253,7 @@ async def test_publish_fails_when_the_broker_dies_between_return_and_keep(
 
     batch = [message("taken", event_type=PLACED), message("kept")]
     with monkeypatch.context() as patched:
+        patched.setattr("headway.adapters.rabbitmq.sending._PATIENCE", 1.0)
         patched.setattr(publisher.unrouted, "keep", dying)
         with pytest.raises(NotPublishedError) as refused:
             await publisher.bus.publish(batch)
