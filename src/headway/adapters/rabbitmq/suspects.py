@@ -155,10 +155,9 @@ class Suspects:
         at = self._clock.now().timestamp()
         notes: dict[str, Notes] = {}
         for each in lost:
-            excused = notes.setdefault(each.queue, Notes(excused={})).excused
-            excused[_return(_name(each), each.returns)] = at
-        for note in notes.values():
-            self._excused.update(note.excused)
+            name = _return(_name(each), each.returns)
+            notes.setdefault(each.queue, Notes(excused={})).excused[name] = at
+            self._excused[name] = at
         return notes
 
     async def tell(self, queue: str, notes: Notes) -> None:
