@@ -100,7 +100,7 @@ WRONG: list[tuple[str, Any, dict[str, Any], str]] = [
     ("dedup", awaited, {}, "awaited>"),
     ("dedup", of_nothing, {}, "it takes ()"),
     ("dedup", "totl", {"data": OrderModel}, "Did you mean 'total'?"),
-    ("failed", Order, {}, "failed=Order"),
+    ("failed", Order("7"), {}, "failed="),
     ("failed", "Order failed", {}, "'Order failed'"),
     ("failed", "OrderPlaced", {}, "again"),
     ("failed_data", of_event, {}, "failed="),
