@@ -1,6 +1,7 @@
 """How rules are matched: the chain, its order, groups, codes, words and pauses."""
 
 import asyncio
+import concurrent.futures
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -15,13 +16,17 @@ from headway import (
     DocumentNotFoundError,
     DuplicateEventError,
     OutcomeUnknownError,
+    RetryPolicy,
 )
 from headway.retrying import (
     DEFAULT_CLASSIFIER,
     TRANSACTION_CLASSIFIER,
     Classifier,
+    History,
     Rule,
+    Stepped,
     Verdict,
+    decide,
     rules_for,
 )
 
@@ -29,9 +34,10 @@ from headway.retrying import (
 class CodedError(Exception):
     """Stands for any driver's error that carries a SQLSTATE."""
 
-    def __init__(self, sqlstate: object = None, message: str = "") -> None:
+    def __init__(self, sqlstate: object = None, message: str = "", **more: object) -> None:
         super().__init__(message)
         self.sqlstate = sqlstate
+        vars(self).update(more)
 
 
 class WrapperError(Exception):
@@ -53,6 +59,22 @@ class HauntedError(Exception):
         raise RuntimeError("asked before it was ready")
 
 
+class RaisingOriginalError(Exception):
+    @property
+    def orig(self) -> Any:
+        raise RuntimeError
+
+
+class RaisingAttributesError(Exception):
+    def __getattr__(self, name: str) -> Any:
+        raise RuntimeError(name)
+
+
+class Unhashable:
+    def __hash__(self) -> int:
+        raise RuntimeError
+
+
 def caused_by(cause: BaseException, error: Exception | None = None) -> Exception:
     error = error or RuntimeError("wrapped")
     error.__cause__ = cause
@@ -63,217 +85,168 @@ def rule(name: str, verdict: Verdict = Verdict.TRANSIENT, **given: Any) -> Rule:
     return Rule(name=name, verdict=verdict, error_type=name.upper(), **given)
 
 
-def test_what_no_rule_knows_is_transient() -> None:
-    diagnosis = DEFAULT_CLASSIFIER.classify(RuntimeError("strange"))
+def while_handling(context: Exception) -> Exception:
+    error = RuntimeError("while cleaning up")
+    error.__context__ = context
+    return error
+
+
+def in_a_ring(number: int) -> Exception:
+    errors = [WrapperError(None) for _ in range(number)]
+    for one, other in zip(errors, (*errors[1:], errors[0]), strict=True):
+        one.__cause__ = other
+        one.orig = other
+    return errors[0]
+
+
+def test_what_no_rule_knows_has_the_verdict_of_its_classifier_and_its_code() -> None:
+    strange = RuntimeError("strange")
+    diagnosis = DEFAULT_CLASSIFIER.classify(strange)
     assert (diagnosis.verdict, diagnosis.rule) == (Verdict.TRANSIENT, "unmatched")
-    assert diagnosis.error_type == "UNKNOWN_ERROR"
+    assert (diagnosis.error_type, diagnosis.found) == ("UNKNOWN_ERROR", strange)
+    assert TRANSACTION_CLASSIFIER.classify(strange).verdict is Verdict.PERMANENT
+    own = Classifier(rules=(), unmatched=Verdict.NOT_YET, unmatched_type="NEW_TO_US")
+    for classifier in (own, own.before([rule("mine", types={OSError})])):
+        diagnosis = classifier.classify(strange)
+        assert (diagnosis.verdict, diagnosis.error_type) == (Verdict.NOT_YET, "NEW_TO_US")
+    for error in (CodedError("P0001"), WrapperError(CodedError("P0001"))):
+        assert DEFAULT_CLASSIFIER.classify(error).code == "P0001"
 
 
-def test_what_no_rule_knows_is_permanent_for_a_transaction() -> None:
-    assert TRANSACTION_CLASSIFIER.classify(RuntimeError("strange")).verdict is Verdict.PERMANENT
+CONFLICT = CodedError("40001")
+WORDS = RuntimeError("change conflicts with another transaction")
+OURS = DuplicateEventError("op-1")
+vars(OURS)["sqlstate"] = "40001"
+IN_THE_CHAIN: dict[str, tuple[BaseException, str, BaseException | None]] = {
+    "a cause": (caused_by(caused_by(CONFLICT)), "postgresql.conflict", CONFLICT),
+    "what an ORM keeps": (WrapperError(CONFLICT), "postgresql.conflict", CONFLICT),
+    "both": (caused_by(WrapperError(caused_by(CONFLICT))), "postgresql.conflict", CONFLICT),
+    "orig that is no error": (
+        caused_by(CONFLICT, WrapperError("a text")),
+        "postgresql.conflict",
+        CONFLICT,
+    ),
+    "the outer error first": (
+        caused_by(CONFLICT, CodedError("23505")),
+        "postgresql.unique",
+        None,
+    ),
+    "a code before words": (
+        caused_by(CodedError("23505"), RuntimeError("transaction conflict")),
+        "postgresql.unique",
+        None,
+    ),
+    "words in a cause": (caused_by(WORDS), "dsql.conflict_by_text", WORDS),
+    "behind one that has no words": (
+        caused_by(CONFLICT, UnreadableError()),
+        "postgresql.conflict",
+        CONFLICT,
+    ),
+    "behind one whose code cannot be read": (
+        caused_by(CONFLICT, HauntedError()),
+        "postgresql.conflict",
+        CONFLICT,
+    ),
+    "our own, whatever it carries": (OURS, "headway.duplicate_event", OURS),
+    "a context only": (while_handling(CONFLICT), "unmatched", None),
+    "a ring": (in_a_ring(2), "unmatched", None),
+    "a ring of one": (in_a_ring(1), "unmatched", None),
+    "no words": (UnreadableError(), "unmatched", None),
+    "no code to be read": (caused_by(HauntedError()), "unmatched", None),
+    "orig raises": (RaisingOriginalError("odd"), "unmatched", None),
+    "every attribute raises": (RaisingAttributesError("odd"), "unmatched", None),
+    "a code that is no code": (CodedError(({"not": "hashable"},)), "unmatched", None),
+    "a code that cannot be compared": (CodedError(Unhashable()), "unmatched", None),
+    "Ctrl-C": (KeyboardInterrupt(), "unmatched", None),
+    "an exit": (SystemExit(), "unmatched", None),
+    "a cancelled task": (asyncio.CancelledError(), "unmatched", None),
+}
 
 
-def test_what_no_rule_knows_is_a_setting() -> None:
-    classifier = Classifier(rules=(), unmatched=Verdict.NOT_YET, unmatched_type="NEW_TO_US")
-    diagnosis = classifier.classify(RuntimeError("strange"))
-    assert (diagnosis.verdict, diagnosis.error_type) == (Verdict.NOT_YET, "NEW_TO_US")
+@pytest.mark.parametrize("name", IN_THE_CHAIN)
+def test_the_whole_chain_is_looked_at(name: str) -> None:
+    error, expected, found = IN_THE_CHAIN[name]
+    diagnosis = DEFAULT_CLASSIFIER.classify(error)
+    assert diagnosis.rule == expected
+    assert found is None or diagnosis.found is found
 
 
-def test_what_no_rule_knows_still_shows_its_code() -> None:
-    assert DEFAULT_CLASSIFIER.classify(CodedError("P0001")).code == "P0001"
-    assert DEFAULT_CLASSIFIER.classify(WrapperError(CodedError("P0001"))).code == "P0001"
+def test_a_cancelled_future_is_not_tried_again() -> None:
+    cancelled = concurrent.futures.CancelledError()
+    assert DEFAULT_CLASSIFIER.classify(cancelled).verdict is Verdict.PERMANENT
 
 
-def test_the_cause_is_followed() -> None:
-    cause = CodedError("40001")
-    diagnosis = DEFAULT_CLASSIFIER.classify(caused_by(caused_by(cause)))
-    assert diagnosis.rule == "postgresql.conflict"
-    assert diagnosis.found is cause
-
-
-def test_what_an_orm_keeps_is_followed() -> None:
-    original = CodedError("40001")
-    assert DEFAULT_CLASSIFIER.classify(WrapperError(original)).found is original
-    assert (
-        DEFAULT_CLASSIFIER.classify(caused_by(WrapperError(caused_by(original)))).found is original
-    )
-
-
-def test_something_else_called_orig_is_not_followed() -> None:
-    error = WrapperError("a text")
-    assert (
-        DEFAULT_CLASSIFIER.classify(caused_by(CodedError("40001"), error)).rule
-        == "postgresql.conflict"
-    )
-
-
-def clean_up_badly() -> None:
-    try:
-        raise CodedError("40001")  # noqa: TRY301
-    except CodedError:
-        raise RuntimeError("while cleaning up")  # noqa: B904 (this is the point)
-
-
-def test_an_implicit_context_is_not_followed() -> None:
-    with pytest.raises(RuntimeError) as raised:
-        clean_up_badly()
-    assert isinstance(raised.value.__context__, CodedError)
-    assert DEFAULT_CLASSIFIER.classify(raised.value).rule == "unmatched"
-
-
-def test_a_ring_of_causes_comes_to_an_end() -> None:
-    one, other = RuntimeError("one"), RuntimeError("other")
-    one.__cause__, other.__cause__ = other, one
-    assert DEFAULT_CLASSIFIER.classify(one).rule == "unmatched"
-    itself = WrapperError(None)
-    itself.orig = itself
-    assert DEFAULT_CLASSIFIER.classify(itself).rule == "unmatched"
-
-
-def test_the_outer_exception_is_asked_before_its_cause() -> None:
-    diagnosis = DEFAULT_CLASSIFIER.classify(caused_by(CodedError("40001"), CodedError("23505")))
-    assert diagnosis.rule == "postgresql.unique"
-
-
-def test_a_code_anywhere_in_the_chain_goes_before_words_anywhere_in_it() -> None:
-    words = RuntimeError("change conflicts with another transaction")
-    assert (
-        DEFAULT_CLASSIFIER.classify(caused_by(CodedError("23505"), words)).rule
-        == "postgresql.unique"
-    )
-
-
-def test_words_in_the_cause_count_too() -> None:
-    words = RuntimeError("change conflicts with another transaction")
-    assert DEFAULT_CLASSIFIER.classify(caused_by(words)).rule == "dsql.conflict_by_text"
-
-
-def test_the_first_of_two_rules_that_match_is_taken() -> None:
+def test_of_two_rules_that_match_the_first_is_taken_and_own_rules_come_first() -> None:
     first = rule("first", types={KeyError})
     second = rule("second", Verdict.PERMANENT, types={LookupError})
     assert Classifier(rules=(first, second)).classify(KeyError()).rule == "first"
     assert Classifier(rules=(second, first)).classify(KeyError()).rule == "second"
-
-
-def test_own_rules_go_before_the_catalogue() -> None:
-    own = rules_for((ValueError,), Verdict.NOT_YET, name="mine")
-    classifier = DEFAULT_CLASSIFIER.before([own])
-    assert classifier.classify(ValueError()).verdict is Verdict.NOT_YET
-    assert classifier.classify(TypeError()).verdict is Verdict.PERMANENT
+    own = DEFAULT_CLASSIFIER.before([rules_for((ValueError,), Verdict.NOT_YET, name="mine")])
+    assert own.classify(ValueError()).verdict is Verdict.NOT_YET
+    assert own.classify(TypeError()).verdict is Verdict.PERMANENT
     assert DEFAULT_CLASSIFIER.classify(ValueError()).verdict is Verdict.PERMANENT
 
 
-def test_own_rules_keep_the_verdict_for_what_no_rule_knows() -> None:
-    base = Classifier(rules=(), unmatched=Verdict.PERMANENT, unmatched_type="ODD")
-    diagnosis = base.before([rule("mine", types=frozenset({"builtins.OSError"}))]).classify(
-        RuntimeError()
-    )
-    assert (diagnosis.verdict, diagnosis.error_type) == (Verdict.PERMANENT, "ODD")
-
-
-def test_a_rule_for_a_class_matches_its_subclasses_and_nothing_else() -> None:
-    classifier = Classifier(
-        rules=(rules_for((LookupError,), Verdict.TRANSIENT),), unmatched=Verdict.PERMANENT
-    )
-    assert classifier.classify(KeyError()).rule == "given"
-    assert classifier.classify(Exception()).rule == "unmatched"
-
-
-def test_a_rule_made_of_classes_is_named_after_the_only_one() -> None:
+def test_a_rule_made_of_classes_matches_subclasses_and_is_named_after_the_only_one() -> None:
+    lookups = Classifier(rules=(rules_for((LookupError,), Verdict.TRANSIENT),))
+    assert lookups.classify(KeyError()).rule == "given"
+    assert lookups.classify(Exception()).rule == "unmatched"
     assert rules_for((KeyError,), Verdict.TRANSIENT).error_type == "KeyError"
     assert rules_for((KeyError, OSError), Verdict.TRANSIENT, name="mine").error_type == "MINE"
 
 
-def test_a_rule_without_codes_asks_for_none() -> None:
-    plain = Classifier(rules=(rule("plain", types=frozenset({"builtins.KeyError"})),))
-    assert plain.classify(KeyError()).rule == "plain"
+class DeclinedError(Exception):
+    """Of a user's own."""
 
 
-def test_a_rule_takes_the_first_place_where_a_code_stands() -> None:
-    both = CodedError("40001")
-    both.pgcode = "23505"  # type: ignore[attr-defined]
+DEEP = {"at": ("sqlstate.answer.code",), "codes": frozenset({7})}
+LABEL = {"at": ("sqlstate",), "codes": frozenset({"Retryable"})}
+WORDED = {"text": ("is closed", "was closed")}
+
+
+@pytest.mark.parametrize(
+    ("condition", "error", "matches"),
+    [
+        ({"types": (DeclinedError,)}, DeclinedError(), True),
+        ({"types": {f"{__name__}.DeclinedError"}}, DeclinedError(), True),
+        ({"types": frozenset({"builtins.KeyError"})}, KeyError(), True),
+        ({"types": frozenset({"builtins.KeyError"})}, LookupError(), False),
+        ({"types": {Exception}}, KeyError(), True),
+        ({"at": ("sqlstate", "code"), "codes": frozenset({0})}, CodedError(0, code=7), True),
+        ({"at": ("sqlstate",), "codes": frozenset({None})}, CodedError(None), True),
+        ({"at": ("sqlstate",), "codes": frozenset({None})}, CodedError("40001"), False),
+        ({"at": ("sqlstate",), "codes": frozenset({"57P01"})}, CodedError("57P01"), True),
+        ({"at": ("sqlstate",), "codes": frozenset({"57P01"})}, CodedError("57P011"), False),
+        ({"at": ("sqlstate",), "classes": ("08",)}, CodedError("08P01"), True),
+        ({"at": ("sqlstate",), "classes": ("08",)}, CodedError("10800"), False),
+        (LABEL, CodedError({"Network", "Retryable"}), True),
+        (LABEL, CodedError({"Network"}), False),
+        (LABEL, CodedError(set()), False),
+        (DEEP, CodedError({"answer": {"code": 7}}), True),
+        (DEEP, CodedError({"answer": None}), False),
+        (DEEP, RuntimeError(), False),
+        (WORDED, RuntimeError("Connection WAS Closed"), True),
+        (WORDED, RuntimeError("closed"), False),
+    ],
+)
+def test_all_conditions_of_a_rule_must_hold(
+    condition: dict[str, Any], error: Exception, *, matches: bool
+) -> None:
+    found = Classifier(rules=(rule("own", **condition),)).classify(error).rule
+    assert found == ("own" if matches else "unmatched")
+
+
+def test_the_code_is_read_at_the_first_place_where_one_stands() -> None:
+    both = CodedError("40001", pgcode="23505")
     assert DEFAULT_CLASSIFIER.classify(both).code == "40001"
     both.sqlstate = None
     assert DEFAULT_CLASSIFIER.classify(both).code == "23505"
-
-
-def test_a_code_may_be_nought() -> None:
-    nought = Classifier(rules=(rule("nought", at=("sqlstate", "code"), codes=frozenset({0})),))
-    error = CodedError(0)
-    error.code = 7  # type: ignore[attr-defined]
-    assert nought.classify(error).rule == "nought"
-
-
-def test_a_mark_that_is_only_true_is_no_code_to_show() -> None:
     marked = Classifier(rules=(rule("marked", at=("sqlstate",), codes=frozenset({True})),))
-    assert marked.classify(CodedError(True)).code is None  # noqa: FBT003
-
-
-def test_our_own_errors_are_known_whatever_else_they_carry() -> None:
-    duplicate = DuplicateEventError("op-1")
-    duplicate.sqlstate = "40001"  # type: ignore[attr-defined]
-    assert DEFAULT_CLASSIFIER.classify(duplicate).rule == "headway.duplicate_event"
-
-
-def test_a_rule_for_no_code_matches_only_without_one() -> None:
-    no_code = Classifier(rules=(rule("none", at=("sqlstate",), codes=frozenset({None})),))
-    assert no_code.classify(CodedError(None)).rule == "none"
-    assert no_code.classify(CodedError("40001")).rule == "unmatched"
-
-
-def test_a_code_is_compared_whole_and_a_class_by_its_beginning() -> None:
-    coded = Classifier(
-        rules=(
-            rule("code", at=("sqlstate",), codes=frozenset({"57P01"})),
-            rule("class", at=("sqlstate",), classes=("08",)),
-        )
-    )
-    assert coded.classify(CodedError("57P01")).rule == "code"
-    assert coded.classify(CodedError("57P011")).rule == "unmatched"
-    assert coded.classify(CodedError("08P01")).rule == "class"
-    assert coded.classify(CodedError("10800")).rule == "unmatched"
-
-
-def test_one_of_several_labels_is_enough() -> None:
-    labelled = Classifier(rules=(rule("label", at=("sqlstate",), codes=frozenset({"Retryable"})),))
-    assert labelled.classify(CodedError({"Network", "Retryable"})).rule == "label"
-    assert labelled.classify(CodedError({"Network"})).rule == "unmatched"
-    assert labelled.classify(CodedError(set())).rule == "unmatched"
-
-
-def test_a_path_leads_through_attributes_and_mappings() -> None:
-    deep = Classifier(rules=(rule("deep", at=("sqlstate.answer.code",), codes=frozenset({7})),))
-    assert deep.classify(CodedError({"answer": {"code": 7}})).rule == "deep"
-    assert deep.classify(CodedError({"answer": None})).rule == "unmatched"
-    assert deep.classify(RuntimeError()).rule == "unmatched"
-
-
-def test_words_are_found_in_any_case() -> None:
-    worded = Classifier(rules=(rule("words", text=("is closed", "was closed")),))
-    assert worded.classify(RuntimeError("Connection WAS Closed")).rule == "words"
-    assert worded.classify(RuntimeError("closed")).rule == "unmatched"
-
-
-def test_a_finer_code_is_taken_from_the_message() -> None:
-    error = CodedError("40001", "schema has been updated by another transaction (oc001)")
-    diagnosis = DEFAULT_CLASSIFIER.classify(error)
+    assert marked.classify(CodedError(sqlstate=True)).code is None
+    updated = CodedError("40001", "schema has been updated by another transaction (oc001)")
+    diagnosis = DEFAULT_CLASSIFIER.classify(updated)
     assert (diagnosis.code, diagnosis.detail) == ("40001", "OC001")
     assert DEFAULT_CLASSIFIER.classify(CodedError("40001", "could not serialize")).detail is None
-
-
-@pytest.mark.parametrize("broken", [UnreadableError(), HauntedError(), caused_by(HauntedError())])
-def test_an_exception_that_cannot_be_read_is_classified_all_the_same(broken: Exception) -> None:
-    assert DEFAULT_CLASSIFIER.classify(broken).rule == "unmatched"
-
-
-def test_an_unreadable_exception_in_front_does_not_hide_its_cause() -> None:
-    for broken in (UnreadableError(), HauntedError()):
-        assert DEFAULT_CLASSIFIER.classify(caused_by(CodedError("40001"), broken)).code == "40001"
-
-
-def test_exceptions_that_are_no_errors_have_no_rule() -> None:
-    for stop in (KeyboardInterrupt(), SystemExit(), asyncio.CancelledError()):
-        assert DEFAULT_CLASSIFIER.classify(stop).rule == "unmatched"
 
 
 NOT_YET = DocumentNotFoundError("messages", ["m1"])
@@ -291,28 +264,28 @@ PERMANENT = TypeError()
         ((TRANSIENT, UNKNOWN, PERMANENT, NOT_YET), PERMANENT),
         ((TRANSIENT, ExceptionGroup("inner", [NOT_YET, PERMANENT])), PERMANENT),
         ((TRANSIENT, caused_by(PERMANENT)), PERMANENT),
+        ((KeyboardInterrupt(), PERMANENT), PERMANENT),
     ],
 )
 def test_the_gravest_member_speaks_for_a_group(
-    members: tuple[Exception, ...], gravest: Exception
+    members: tuple[BaseException, ...], gravest: Exception
 ) -> None:
     for order in (members, members[::-1]):
-        assert DEFAULT_CLASSIFIER.classify(ExceptionGroup("several", order)).found is gravest
+        assert DEFAULT_CLASSIFIER.classify(BaseExceptionGroup("several", order)).found is gravest
 
 
-def test_a_base_exception_group_is_looked_into_too() -> None:
-    group = BaseExceptionGroup("stop", [KeyboardInterrupt(), PERMANENT])
-    assert DEFAULT_CLASSIFIER.classify(group).found is PERMANENT
+def test_groups_may_be_nested_deeply() -> None:
+    error: Exception = TypeError()
+    for _ in range(3_000):
+        error = ExceptionGroup("deeper", [error])
+    assert DEFAULT_CLASSIFIER.classify(error).verdict is Verdict.PERMANENT
 
 
-def test_the_diagnosis_says_why_in_one_line() -> None:
+def test_the_diagnosis_names_class_code_verdict_and_rule_in_one_line() -> None:
     assert DEFAULT_CLASSIFIER.classify(CodedError("40001", "conflict (OC000)")).because == (
         f"{__name__}.CodedError with code 40001 (OC000) is transient by rule postgresql.conflict"
     )
-    assert DEFAULT_CLASSIFIER.classify(caused_by(DuplicateEventError("op-1"))).because == (
-        "headway.core.errors.DuplicateEventError is permanent by rule headway.duplicate_event"
-    )
-    assert DEFAULT_CLASSIFIER.classify(RuntimeError()).because == (
+    assert DEFAULT_CLASSIFIER.classify(caused_by(RuntimeError())).because == (
         "builtins.RuntimeError is transient by rule unmatched"
     )
 
@@ -350,10 +323,7 @@ def test_the_pause_that_the_other_side_asks_for_is_read(
 ) -> None:
     for name in ("retry-after", "Retry-After"):
         assert BUSY.classify(AnswerError({name: text})).retry_after == pause
-
-
-def test_an_answer_that_asks_for_no_pause_gets_none() -> None:
-    for headers in ({}, None, {"content-type": "text/plain"}):
+    for headers in ({}, None, {"content-type": text}):
         assert BUSY.classify(AnswerError(headers)).retry_after is None
 
 
@@ -365,14 +335,19 @@ def test_a_pause_beyond_all_measure_is_still_a_time_that_can_be_added(digits: in
     assert DATE + asked > DATE
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None)
 @given(st.text(max_size=40))
 @example("1" * 20)
-def test_no_header_can_break_the_classification(text: str) -> None:
+@example("9" * 20)
+@example("Fri, 31 Dec 9999 23:59:59 -0100")
+def test_no_header_can_break_the_classification_or_the_decision(text: str) -> None:
     diagnosis = BUSY.classify(AnswerError({"retry-after": text}))
     assert diagnosis.rule == "busy"
     if isinstance(diagnosis.retry_after, datetime):
         assert diagnosis.retry_after.tzinfo is not None
+    second = timedelta(seconds=1)
+    policy = RetryPolicy(max_attempts=3, backoff=Stepped(steps=(second,)), ttl=second * 60)
+    decide(policy, History(attempts=1, first_seen=DATE), diagnosis, now=DATE, draw=0.5)
 
 
 errors: st.SearchStrategy[BaseException] = st.one_of(
@@ -395,7 +370,7 @@ def _wrap(inner: st.SearchStrategy[BaseException]) -> st.SearchStrategy[BaseExce
 
 
 @pytest.mark.parametrize("classifier", [DEFAULT_CLASSIFIER, TRANSACTION_CLASSIFIER])
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None)
 @given(error=st.recursive(errors, _wrap, max_leaves=6))
 def test_every_exception_gets_exactly_one_verdict_and_always_the_same(
     classifier: Classifier, error: BaseException
@@ -403,9 +378,8 @@ def test_every_exception_gets_exactly_one_verdict_and_always_the_same(
     diagnosis = classifier.classify(error)
     assert diagnosis.verdict in Verdict
     assert classifier.classify(error) == diagnosis
-    assert Classifier(rules=classifier.rules, unmatched=classifier.unmatched).classify(
-        error
-    ) == replace(diagnosis)
+    again = Classifier(rules=classifier.rules, unmatched=classifier.unmatched)
+    assert again.classify(error) == replace(diagnosis)
 
 
 @pytest.mark.parametrize(
@@ -417,10 +391,6 @@ def test_wrapping_a_known_error_does_not_change_its_verdict(
 ) -> None:
     for error in (CodedError("40001"), CodedError("53300"), TypeError("x"), TimeoutError()):
         assert DEFAULT_CLASSIFIER.classify(make(error)) == DEFAULT_CLASSIFIER.classify(error)
-
-
-class DeclinedError(Exception):
-    """Of a user's own."""
 
 
 @pytest.mark.parametrize(
@@ -452,14 +422,5 @@ def test_a_rule_that_could_never_match_is_refused(wrong: dict[str, Any]) -> None
 
 @pytest.mark.parametrize("given", [{}, {"retry_after": "headers"}, {"detail": "OC0"}])
 def test_a_rule_without_a_condition_is_refused(given: dict[str, Any]) -> None:
-    cure = r"Invalid Rule 'shop': .* every exception\. .* types=\{KeyError\}.*unmatched="
-    with pytest.raises(ConfigurationError, match=cure):
+    with pytest.raises(ConfigurationError, match=r"Invalid Rule 'shop': .*types=.*unmatched="):
         rule("shop", **given)
-    everything = Classifier(rules=(rule("all", types={Exception}, **given),))
-    assert everything.classify(KeyError()).rule == "all"
-
-
-@pytest.mark.parametrize("types", [(DeclinedError,), {f"{__name__}.DeclinedError"}])
-def test_a_rule_takes_classes_or_their_names(types: Any) -> None:
-    rule = Rule(name="shop.declined", verdict=Verdict.PERMANENT, error_type="X", types=types)
-    assert Classifier(rules=(rule,)).classify(DeclinedError()).rule == "shop.declined"
