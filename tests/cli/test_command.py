@@ -1,4 +1,4 @@
-"""`headway` as it is typed."""
+"""`headway` itself: how it starts, its help, and the settings that it shows and refuses."""
 
 import json
 import re
@@ -12,13 +12,15 @@ from pathlib import Path
 import pytest
 
 from headway.testing.servers.loopback import free_port
+from tests.cli.shops import COMMAND, typed
 
-COMMAND = (sys.executable, "-m", "headway.apps.cli")
+__all__ = ["COMMAND", "headway"]
 
 
 def headway(
     *words: str, folder: Path | None = None, environment: Mapping[str, str] | None = None
 ) -> "subprocess.CompletedProcess[str]":
+    """Run a command as a process of its own."""
     return subprocess.run(
         [*COMMAND, *words],
         env={"PATH": "/usr/bin:/bin", "COLUMNS": "80", **(environment or {})},
@@ -30,162 +32,58 @@ def headway(
     )
 
 
-def test_it_says_its_version() -> None:
+def show(environment: Mapping[str, str]) -> tuple[int, dict[str, str], list[str]]:
+    """Give the exit code of `headway config show`, the settings, and the lines of its errors."""
+    done = typed("config", "show", "--json", environment=environment)
+    return done.returncode, json.loads(done.stdout or "{}"), done.stderr.splitlines()
+
+
+def test_it_says_its_version_and_its_commands() -> None:
     assert headway("--version").stdout == f"headway {version('headway')}\n"
+    said = typed()
+    assert all(name in said.stdout + said.stderr for name in ("config", "demo", "ledger"))
 
 
-SLOW_TO_LOAD = ("headway.runtime", "headway.adapters.sqlite", "rich.table", "fastapi", "httpx")
+def loaded(statement: str) -> set[str]:
+    program = f"import sys\nbefore = set(sys.modules)\n{statement}\nprint(*set(sys.modules)-before)"
+    run = [sys.executable, "-c", program]
+    return set(subprocess.run(run, capture_output=True, text=True, check=True).stdout.split())
 
 
-@pytest.mark.parametrize("package", SLOW_TO_LOAD)
-def test_what_one_command_needs_does_not_slow_down_the_others(package: str) -> None:
-    program = "import sys, headway.apps.cli.commands; print(*sys.modules, sep='\\n')"
-    loaded = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    ).stdout.splitlines()
-    assert "headway.apps.cli.failed" in loaded
-    assert [name for name in loaded if f"{name}.".startswith(f"{package}.")] == []
-
-
-def test_without_words_it_lists_its_commands() -> None:
-    said = headway().stdout + headway().stderr
-    assert all(name in said for name in ("config", "demo", "ledger"))
-
-
-def test_the_settings_in_force_are_shown_without_secrets() -> None:
-    done = headway(
-        "config",
-        "show",
-        "--json",
-        environment={
-            "LEDGER_DATABASE_URL": "postgresql://u:s3cret@h/x",
-            "RETRY_MAX_ATTEMPTS": "3",
-        },
-    )
-    assert "s3cret" not in done.stdout
-    shown = json.loads(done.stdout)
-    assert shown["LEDGER_DATABASE_URL"] == "postgresql://u:***@h/x"
-    assert (shown["RETRY_MAX_ATTEMPTS"], shown["RETRY_BASE_DELAY_MS"]) == ("3", "250")
-    assert (shown["RETRY_MAX_DELAY_SECONDS"], shown["RETRY_TTL_MINUTES"]) == ("60", "30")
-    plain = headway("config", "show").stdout.splitlines()
-    assert [line.split()[0] for line in plain] == list(shown)
-
-
-REFUSED = {
-    "LEDGER_PORT": "http",
-    "LEDGER_DATABASE_URL": "mysql://u:s3cret@h/x",
-    "RETRY_MAX_ATTEMPTS": "x",
-}
-
-
-@pytest.mark.parametrize(("name", "value"), REFUSED.items())
-def test_a_setting_that_is_refused_is_one_line_and_exit_code_2(name: str, value: str) -> None:
-    done = headway("config", "show", environment={name: value})
-    assert done.returncode == 2
-    assert len(done.stderr.splitlines()) == 1
-    assert re.match(f"headway: (Invalid )?{name}[= ]", done.stderr)
-    assert "s3cret" not in done.stderr + done.stdout
-
-
-def test_invalid_settings_hide_no_other_setting(tmp_path: Path) -> None:
-    environment = {
-        "HEADWAY_SETTINGS": str(tmp_path / "missing"),
-        "HEADWAY_BUSS": "sqlite:///x.db",
-        "METRICS_BACKEND": "promotheus",
-        "ERROR_REPORTER_TYPE": "sentry",
-        "RETRY_MAX_ATTEMPTS": "many",
-        "RETRY_TTL_MINUTES": "soon",
-        "RETRY_BASE_DELAY_MS": "125",
-        "RETRY_JOB_INTERVAL_SECONDS": "often",
-        "LEDGER_PORT": "http",
-    }
-    done = headway("config", "show", "--json", environment=environment)
-    assert done.returncode == 2
-    shown, usual = json.loads(done.stdout), json.loads(headway("config", "show", "--json").stdout)
-    invalid = set(environment) - {"HEADWAY_SETTINGS", "RETRY_BASE_DELAY_MS"}
-    assert {name for name, value in shown.items() if value == "(invalid)"} == invalid
-    assert shown["RETRY_BASE_DELAY_MS"] == "125"
-    others = usual.keys() - environment.keys()
-    assert {name: shown[name] for name in others} == {name: usual[name] for name in others}
-    said = done.stderr.splitlines()
-    assert len(said) == len(invalid) + 1
-    assert all(any(name in line for line in said) for name in (*invalid, "HEADWAY_SETTINGS"))
+def test_what_one_command_needs_does_not_slow_down_the_others() -> None:
+    found = loaded("import headway.apps.cli.commands")
+    assert "headway.apps.cli.failed" in found
+    for slow in ("headway.runtime", "headway.adapters.sqlite", "rich.table", "fastapi", "httpx"):
+        assert [name for name in found if f"{name}.".startswith(f"{slow}.")] == []
 
 
 @pytest.mark.parametrize(
-    "name", ["HEADWAY_SERVICES", "HEADWAY_ERRORS", "HEADWAY_SETTINGS", "METRICS_BACKEND"]
+    ("statement", "packages"),
+    [
+        ("import headway", {"headway"}),
+        ("from headway import RetryConfig, classify_dsql_error", {"headway"}),
+        ("from headway.retrying import Classifier", {"headway"}),
+        (
+            "from headway import retry, retry_on_oc000, run_transaction",
+            {"headway", "tenacity", "typing_extensions"},
+        ),
+    ],
 )
-def test_a_url_in_the_wrong_setting_shows_no_password(name: str) -> None:
-    done = headway("config", "show", environment={name: "amqp://bob:hunter2@host/shop"})
-    assert "hunter2" not in done.stdout + done.stderr
+def test_an_import_loads_no_driver(statement: str, packages: set[str]) -> None:
+    found = {name.partition(".")[0] for name in loaded(statement)}
+    assert found - sys.stdlib_module_names <= packages
 
 
-def test_an_address_for_reports_that_cannot_be_used_is_refused_without_its_password() -> None:
-    url = "http://bob:hunter2/x@localhost:8095/api/errors"
-    done = headway("config", "show", environment={"ERROR_REPORTER_URL": url})
-    assert done.returncode == 2
-    assert "ERROR_REPORTER_URL=" in done.stderr
-    assert "hunter2" not in done.stdout + done.stderr
-
-
-def test_every_setting_of_headway_is_shown(tmp_path: Path) -> None:
-    file = tmp_path / "settings.env"
-    file.write_text("HEADWAY_ERRORS=errors-of-today.db\n")
-    done = headway("config", "show", "--json", environment={"HEADWAY_SETTINGS": str(file)})
-    shown = json.loads(done.stdout)
-    assert shown["HEADWAY_SETTINGS"] == str(file)
-    assert shown["HEADWAY_ERRORS"] == "errors-of-today.db"
-
-
-COMMANDS = [(), ("config", "show"), ("demo", "ledger"), ("ledger", "serve"), ("ledger", "load")]
-
-
-@pytest.mark.parametrize("words", COMMANDS)
-def test_help_shows_no_flag_as_if_it_took_a_value(words: tuple[str, ...]) -> None:
-    said = headway(*words, "--help").stdout
-    assert "--help" in said
-    assert "bool" not in said
-
-
-def test_help_names_the_setting_behind_an_option_and_its_default() -> None:
-    said = " ".join(headway("ledger", "serve", "--help").stdout.split())
-    for default in (
-        "LEDGER_HOST, or 127.0.0.1",
-        "LEDGER_PORT, or 8080",
-        "LEDGER_DATABASE_URL, or sqlite:///headway-ledger.db",
-        "LEDGER_RETRY_ATTEMPTS, or 5",
-    ):
-        assert f"[default: {default}]" in said
-
-
-def test_a_port_that_is_taken_is_one_line(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = str(taken.getsockname()[1])
-        done = headway("ledger", "serve", "--port", port, folder=tmp_path)
-    assert done.returncode == 2
-    assert done.stderr.startswith("headway: LEDGER_HOST='127.0.0.1'")
-    assert "Address already in use" in done.stderr
-    assert len(done.stderr.splitlines()) == 1
-
-
-def test_load_on_nothing_says_what_to_start() -> None:
-    done = headway("ledger", "load", "--url", f"http://127.0.0.1:{free_port()}")
-    assert done.returncode == 3
-    assert "start one with 'headway ledger serve'" in done.stderr
-
-
-MISSING = {
-    "typer": (("--version",), "pip install '/path/to/headway[cli]'"),
-    "uvicorn": (("ledger", "serve"), "pip install '/path/to/headway[ledger]'"),
-}
-
-
-@pytest.mark.parametrize("package", MISSING)
-def test_a_package_that_is_missing_is_named_with_its_cure(package: str) -> None:
-    words, cure = MISSING[package]
+@pytest.mark.parametrize(
+    ("package", "words", "cure"),
+    [("typer", ("--version",), "[cli]"), ("uvicorn", ("ledger", "serve"), "[ledger]")],
+)
+def test_a_package_that_is_missing_is_named_with_its_cure(
+    package: str, words: tuple[str, ...], cure: str
+) -> None:
     program = (
         f"import sys; sys.modules[{package!r}] = None; sys.argv = ['headway', *{words!r}]; "
-        "from headway.apps.cli import main; main()"
+        "import runpy; runpy.run_module('headway.apps.cli')"
     )
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=False, env={}
@@ -196,126 +94,168 @@ def test_a_package_that_is_missing_is_named_with_its_cure(package: str) -> None:
     assert cure in done.stderr
 
 
-def shown_by(environment: Mapping[str, str], folder: Path | None = None) -> dict[str, str]:
-    done = headway("config", "show", "--json", environment=environment, folder=folder)
-    found: dict[str, str] = json.loads(done.stdout)
-    return found
+COMMANDS = [(), ("config", "show"), ("demo", "ledger"), ("ledger", "serve"), ("ledger", "load")]
 
 
-def test_a_good_bus_is_not_called_invalid_because_its_store_is() -> None:
-    environment = {"HEADWAY_BUS": "amqp://me:s3cret@broker", "HEADWAY_STORE": "mysql://h/x"}
-    done = headway("config", "show", "--json", environment=environment)
-    shown = json.loads(done.stdout)
-    assert done.returncode == 2
-    assert (shown["HEADWAY_BUS"], shown["HEADWAY_STORE"]) == ("amqp://me:***@broker", "(invalid)")
-    assert len(done.stderr.splitlines()) == 1
+def test_help_shows_flags_without_values_and_the_setting_behind_a_default() -> None:
+    for words in COMMANDS:
+        said = typed(*words, "--help").stdout
+        assert "--help" in said
+        assert "bool" not in said
+    said = " ".join(typed("ledger", "serve", "--help").stdout.split())
+    assert "[default: LEDGER_PORT, or 8080]" in said
+
+
+def test_a_port_that_is_taken_and_a_server_that_is_away_are_one_line(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        done = typed("ledger", "serve", "--port", port, folder=tmp_path)
+    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
+    assert "LEDGER_HOST='127.0.0.1'" in done.stderr
+    away = typed("ledger", "load", "--url", f"http://127.0.0.1:{free_port()}")
+    assert away.returncode == 3
+    assert "headway ledger serve" in away.stderr
+
+
+# config show
+
+
+def test_the_settings_in_force_are_shown_without_secrets(tmp_path: Path) -> None:
+    file = tmp_path / "settings.env"
+    file.write_text("HEADWAY_ERRORS=errors-of-today.db\n")
+    given = {
+        "HEADWAY_SETTINGS": str(file),
+        "LEDGER_DATABASE_URL": "postgresql://u:s3cret@h/x",
+        "RETRY_MAX_ATTEMPTS": "3",
+        "HEADWAY_LOG_LEVEL": "debug",
+    }
+    code, shown, said = show(given)
+    assert (code, said) == (0, [])
+    expected = {
+        **given,
+        "HEADWAY_ERRORS": "errors-of-today.db",
+        "LEDGER_DATABASE_URL": "postgresql://u:***@h/x",
+        "HEADWAY_LOG_LEVEL": "DEBUG",
+        "RETRY_BASE_DELAY_MS": "250",
+        "RETRY_MAX_DELAY_SECONDS": "60",
+    }
+    assert shown.items() >= expected.items()
+    plain = typed("config", "show").stdout.splitlines()
+    assert [line.split()[0] for line in plain] == list(shown)
+
+
+def test_invalid_settings_hide_no_other_setting(tmp_path: Path) -> None:
+    invalid = {
+        "HEADWAY_BUSS": "sqlite:///x.db",
+        "METRICS_BACKEND": "promotheus",
+        "ERROR_REPORTER_TYPE": "sentry",
+        "RETRY_MAX_ATTEMPTS": "many",
+        "RETRY_TTL_MINUTES": "soon",
+        "RETRY_JOB_INTERVAL_SECONDS": "often",
+        "LEDGER_PORT": "http",
+        "LEDGER_DATABASE_URL": "mysql://u:s3cret@h/x",
+        "ERROR_REPORTER_URL": "http://bob:s3cret/x@localhost:8095/api/errors",
+    }
+    missing = {"HEADWAY_SETTINGS": str(tmp_path / "missing")}
+    code, shown, said = show({**invalid, **missing, "RETRY_BASE_DELAY_MS": "125"})
+    _, usual, _ = show({})
+    assert code == 2
+    assert {name for name, value in shown.items() if value == "(invalid)"} == set(invalid)
+    assert shown["RETRY_BASE_DELAY_MS"] == "125"
+    others = usual.keys() - {*invalid, *missing, "RETRY_BASE_DELAY_MS"}
+    assert {name: shown[name] for name in others} == {name: usual[name] for name in others}
+    assert len(said) == len(invalid) + 1
+    assert all(any(name in line for line in said) for name in (*invalid, *missing))
+    assert "s3cret" not in f"{said} {shown}"
+
+
+BROKER = {"HEADWAY_BUS": "amqp://me:s3cret@broker"}
+MONGODB = {"MONGODB_HOST": "db", "MONGODB_DATABASE": "a.b"}
 
 
 @pytest.mark.parametrize(
     ("given", "invalid"),
     [
+        ({**BROKER, "HEADWAY_STORE": "mysql://h/x"}, "HEADWAY_STORE"),
         ({"RABBITMQ_HOST": "broker", "RABBITMQ_PORT": "amqp"}, "HEADWAY_BUS"),
         ({"RABBITMQ_HOST": "amqp://broker"}, "HEADWAY_BUS"),
         ({"HEADWAY_BUS": "kafka://broker"}, "HEADWAY_BUS"),
-        (
-            {"HEADWAY_BUS": "amqp://broker", "MONGODB_HOST": "db", "MONGODB_DATABASE": "a.b"},
-            "HEADWAY_STORE",
-        ),
+        ({**BROKER, **MONGODB}, "HEADWAY_STORE"),
+        ({**BROKER, "HEADWAY_STORE": " "}, "HEADWAY_STORE"),
+        ({**BROKER, "HEADWAY_SEQUENCES": ""}, "HEADWAY_SEQUENCES"),
     ],
 )
 def test_no_default_is_shown_in_place_of_what_is_invalid(
     given: dict[str, str], invalid: str
 ) -> None:
-    done = headway("config", "show", "--json", environment=given)
-    shown = json.loads(done.stdout)
-    assert done.returncode == 2
+    code, shown, said = show(given)
+    assert (code, len(said)) == (2, 1)
     assert shown[invalid] == shown["HEADWAY_SEQUENCES"] == "(invalid)"
-    assert len(done.stderr.splitlines()) == 1
+    if invalid != "HEADWAY_BUS":
+        assert shown["HEADWAY_BUS"] == "amqp://me:***@broker"
+
+
+PUSHED = {"METRICS_BACKEND": "prometheus_pushgateway", "PUSHGATEWAY_URL": "gateway:9091"}
 
 
 @pytest.mark.parametrize(
-    ("words", "given", "invalid"),
+    ("command", "given", "invalid"),
     [
-        (("ui", "--port", "0"), {"HEADWAY_UI_TOKEN": "short"}, "HEADWAY_UI_TOKEN"),
-        (("order", "status"), {"HEADWAY_SEQUENCES": "kafka://h"}, "HEADWAY_SEQUENCES"),
-        (("sweep",), {"HEADWAY_SERVICES": "a:b,c:d"}, "HEADWAY_SERVICES"),
-        (("ui", "--port", "0"), {"HEADWAY_LOG_LEVEL": "loud"}, "HEADWAY_LOG_LEVEL"),
-        (
-            ("sweep", "shop"),
-            {"METRICS_BACKEND": "prometheus_pushgateway", "PUSHGATEWAY_URL": "gateway:9091"},
-            "PUSHGATEWAY_URL",
-        ),
+        ("ui --port 0", {"HEADWAY_UI_TOKEN": "short"}, "HEADWAY_UI_TOKEN"),
+        ("order status", {"HEADWAY_SEQUENCES": "kafka://h"}, "HEADWAY_SEQUENCES"),
+        ("sweep", {"HEADWAY_SERVICES": "a:b,c:d"}, "HEADWAY_SERVICES"),
+        ("ui --port 0", {"HEADWAY_LOG_LEVEL": "loud"}, "HEADWAY_LOG_LEVEL"),
+        ("sweep shop", PUSHED, "PUSHGATEWAY_URL"),
     ],
 )
 def test_what_a_command_refuses_is_invalid_by_config_show(
-    words: tuple[str, ...], given: dict[str, str], invalid: str
+    command: str, given: dict[str, str], invalid: str
 ) -> None:
-    refused = headway(*words, environment=given)
-    done = headway("config", "show", "--json", environment=given)
-    assert (refused.returncode, done.returncode) == (2, 2)
+    refused = typed(*command.split(), environment=given)
+    code, shown, said = show(given)
+    assert (refused.returncode, code) == (2, 2)
     assert invalid in refused.stderr
-    assert done.stderr.partition(". ")[0] == refused.stderr.partition(". ")[0]
-    shown = json.loads(done.stdout)
+    assert said[0].partition(". ")[0] == refused.stderr.rstrip().partition(". ")[0]
     assert [name for name, value in shown.items() if value == "(invalid)"] == [invalid]
     others = given.keys() - {invalid}
     assert {name: shown[name] for name in others} == {name: given[name] for name in others}
 
 
 def test_a_default_file_that_is_missing_blames_no_setting(tmp_path: Path) -> None:
-    done = headway("failed", "list", folder=tmp_path)
-    assert done.returncode == 2
-    assert done.stderr.startswith(f"headway: There is no {tmp_path / 'headway.db'}, the file that ")
-    assert "Is this the right folder?" in done.stderr
+    done = typed("failed", "list", folder=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert str(tmp_path / "headway.db") in done.stderr
+    assert "Invalid" not in done.stderr
     named = {"HEADWAY_BUS": "sqlite:///headway.db"}
-    done = headway("failed", "list", folder=tmp_path, environment=named)
-    assert done.stderr.startswith("headway: Invalid HEADWAY_BUS 'sqlite:///headway.db': there is ")
+    done = typed("failed", "list", folder=tmp_path, environment=named)
+    assert "Invalid HEADWAY_BUS 'sqlite:///headway.db'" in done.stderr
+    assert list(tmp_path.iterdir()) == []
 
 
-def test_a_sweep_without_services_says_which_setting_was_meant() -> None:
-    done = headway("sweep", environment={"HEADWAY_SERVICE": "shop"})
-    assert done.returncode == 2
-    assert done.stderr.endswith("HEADWAY_SERVICE is no setting: did you mean HEADWAY_SERVICES?\n")
-
-
-ON_A_BUS = [
-    ("run", "shop"),
-    ("sweep", "shop"),
-    ("publish", "OrderPlaced", "{}"),
-    ("verify",),
-    ("failed", "list"),
-    ("documents", "history"),
-    ("unrouted", "list"),
-    ("consensus", "status"),
-]
-
-
-@pytest.mark.parametrize("words", ON_A_BUS)
-def test_an_empty_bus_is_refused_and_no_file_is_made(
-    tmp_path: Path, words: tuple[str, ...]
-) -> None:
+@pytest.mark.parametrize(
+    "command",
+    [
+        "run shop",
+        "sweep shop",
+        "publish OrderPlaced {}",
+        "verify",
+        "failed list",
+        "documents history",
+        "unrouted list",
+        "consensus status",
+    ],
+)
+def test_an_empty_bus_is_refused_and_no_file_is_made(tmp_path: Path, command: str) -> None:
     (tmp_path / "shop.py").write_text("from headway import Service\n\nshop = Service('shop')\n")
-    for empty in (("--bus", ""), ("--bus", " ")):
-        done = headway(*words, *empty, folder=tmp_path)
+    for option, setting in (("--bus=", {}), ("--bus= ", {}), ("", {"HEADWAY_BUS": ""})):
+        words = (*command.split(), *([option] if option else ()))
+        done = typed(*words, folder=tmp_path, environment=setting)
         assert done.returncode == 2, done.stderr
-        assert done.stderr.startswith(f"headway: Invalid --bus {empty[1]!r}: it is empty. Is a ")
-    done = headway(*words, folder=tmp_path, environment={"HEADWAY_BUS": ""})
-    assert done.returncode == 2
-    assert done.stderr == (
-        "headway: Invalid HEADWAY_BUS '': it is empty. Is a variable unset? Set HEADWAY_BUS to a "
-        "URL, or leave it out.\n"
-    )
+        assert re.match(r"headway: Invalid (--bus|HEADWAY_BUS) ' ?':", done.stderr)
     assert list(tmp_path.glob("*.db*")) == []
 
 
-@pytest.mark.parametrize("name", ["HEADWAY_STORE", "HEADWAY_SEQUENCES"])
-def test_an_empty_store_is_refused(name: str) -> None:
-    given = {"HEADWAY_BUS": "amqp://127.0.0.1:1", name: " "}
-    for words in (("failed", "list"), ("order", "status"), ("config", "show")):
-        done = headway(*words, environment=given)
-        assert done.returncode == 2
-        assert done.stderr.startswith(f"headway: Invalid {name} ' ': it is empty. Is a variable")
-    done = headway("order", "status", "--sequences", "")
-    assert done.stderr.startswith("headway: Invalid --sequences '': it is empty. Is a variable")
+# The file of settings
 
 
 def test_a_settings_file_is_read_as_shells_and_docker_write_it(tmp_path: Path) -> None:
@@ -330,60 +270,49 @@ def test_a_settings_file_is_read_as_shells_and_docker_write_it(tmp_path: Path) -
         "LEDGER_HOST=a#b\n",
         encoding="utf-8",
     )
-    shown = shown_by({"HEADWAY_SETTINGS": str(file)})
-    assert shown["RETRY_MAX_ATTEMPTS"] == "3"
-    assert shown["HEADWAY_ERRORS"] == "errors of # today.db"
-    assert shown["HEADWAY_SERVICES"] == "a:b c:d"
-    assert shown["HEADWAY_LOG_LEVEL"] == "INFO"
-
-
-@pytest.mark.parametrize("line", ["s3cret", "X='s3cret", "X='a' s3cret", "1X=s3cret", "a b=s3cret"])
-def test_a_line_of_a_settings_file_that_cannot_be_read_is_named_with_its_cure(
-    tmp_path: Path, line: str
-) -> None:
-    file = tmp_path / "settings.env"
-    file.write_text(f"# one\n{line}\n")
-    done = headway("config", "show", environment={"HEADWAY_SETTINGS": str(file)})
-    assert done.returncode == 2
-    assert done.stderr.startswith(f"headway: Invalid line 2 of HEADWAY_SETTINGS {str(file)!r}. Use")
-    assert "s3cret" not in done.stderr
+    _, shown, _ = show({"HEADWAY_SETTINGS": str(file)})
+    expected = {
+        "RETRY_MAX_ATTEMPTS": "3",
+        "HEADWAY_ERRORS": "errors of # today.db",
+        "HEADWAY_SERVICES": "a:b c:d",
+        "HEADWAY_LOG_LEVEL": "INFO",
+        "LEDGER_HOST": "a#b",
+    }
+    assert shown.items() >= expected.items()
 
 
 @pytest.mark.parametrize(
-    ("given", "meant"), [("HEADWAY_BUSS", "HEADWAY_BUS"), ("RETRY_TTL", "RETRY_TTL_MINUTES")]
+    ("line", "meant"),
+    [
+        ("s3cret", ""),
+        ("X='s3cret", ""),
+        ("X='a' s3cret", ""),
+        ("1X=s3cret", ""),
+        ("a b=s3cret", ""),
+        ("export HEADWAY_BUSS=s3cret", "HEADWAY_BUS?"),
+        ("RETRY_TTL=s3cret", "RETRY_TTL_MINUTES?"),
+    ],
 )
-def test_a_misspelt_name_in_a_settings_file_is_refused_with_its_line(
-    tmp_path: Path, given: str, meant: str
+def test_a_line_that_cannot_be_used_is_named_without_its_value(
+    tmp_path: Path, line: str, meant: str
 ) -> None:
     file = tmp_path / "settings.env"
-    file.write_text(f"# one\nexport {given}=s3cret\nRETRY_MAX_ATTEMPTS=3\n")
+    file.write_text(f"# one\n{line}\nRETRY_MAX_ATTEMPTS=3\n")
     for words in (("config", "show"), ("failed", "list")):
-        done = headway(*words, environment={"HEADWAY_SETTINGS": str(file)})
+        done = typed(*words, environment={"HEADWAY_SETTINGS": str(file)})
         assert done.returncode == 2
-        assert done.stderr == (
-            f"headway: {given} (line 2 of HEADWAY_SETTINGS {str(file)!r}) is no setting: did you "
-            f"mean {meant}?\n"
-        )
+        assert f"line 2 of HEADWAY_SETTINGS {str(file)!r}" in done.stderr
+        assert meant in done.stderr
+        assert "s3cret" not in done.stderr
 
 
-@pytest.mark.parametrize("name", ["HEADWAY", "headway_home", "HEADWAYS_OF_TRAINS", "HEADWAY_PORT"])
-def test_names_of_other_programs_are_left_alone(name: str) -> None:
-    assert shown_by({name: "x"}) == shown_by({})
+def test_names_of_other_programs_are_left_alone() -> None:
+    names = ("HEADWAY", "headway_home", "HEADWAYS_OF_TRAINS", "HEADWAY_PORT")
+    assert show(dict.fromkeys(names, "x")) == show({})
 
 
-def test_the_log_level_is_a_setting() -> None:
-    assert shown_by({})["HEADWAY_LOG_LEVEL"] == "INFO"
-    assert shown_by({"HEADWAY_LOG_LEVEL": "debug"})["HEADWAY_LOG_LEVEL"] == "DEBUG"
-    done = headway("config", "show", environment={"HEADWAY_LOG_LEVEL": "loud"})
-    assert done.stderr == (
-        "headway: Invalid HEADWAY_LOG_LEVEL 'loud': unknown level. Use DEBUG, INFO, WARNING, ERROR "
-        "or CRITICAL.\n"
-    )
-
-
-@pytest.mark.parametrize("command", [("run",), ("sweep",), ("ui",), ("ledger", "serve")])
-def test_a_command_that_runs_things_refuses_an_unknown_log_level(command: tuple[str, ...]) -> None:
-    done = headway(*command, "--log-level", "loud")
+@pytest.mark.parametrize("command", ["run", "sweep", "ui", "ledger serve"])
+def test_a_command_that_runs_things_refuses_an_unknown_log_level(command: str) -> None:
+    done = typed(*command.split(), "--log-level", "loud")
     assert done.returncode == 2
     assert "--log-level" in done.stderr
-    assert "debug" in done.stderr

@@ -1,38 +1,57 @@
-"""`headway demo ledger`, and the figures it ends with."""
+"""`headway demo ledger` and `headway demo uptime`, and the figures that they end with."""
 
 import contextlib
 import json
-import re
 import signal
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree as ET
 
 import pytest
 
-from headway.apps.cli import figures
-from headway.systems.ledger.load.run import Report
+from headway.facts import GapGivenUp, ResultHeld, ResultReleased
+from headway.order import Why
+from headway.systems.uptime.demo.criteria import criteria
+from headway.systems.uptime.demo.journal import Journal, JournalWatcher
+from headway.systems.uptime.demo.measured import Measured, measure
 from headway.testing.servers.loopback import free_port
 from headway.testing.servers.process import Process, wait_until
-from tests.cli.test_command import COMMAND, headway
+from tests.cli.shops import COMMAND, WITH_CTRL_C
+from tests.cli.test_command import headway
 
 SOON = timedelta(seconds=20)
 
 
-def test_the_demo_proves_the_books_and_leaves_nothing_behind(tmp_path: Path) -> None:
+@contextlib.contextmanager
+def started(folder: Path, *words: str) -> Iterator[tuple[Process, Path]]:
+    """Start a demo, and give it with its log."""
+    log = folder / "demo.log"
+    process = Process(
+        [*WITH_CTRL_C, *COMMAND, "demo", *words],
+        log=log,
+        environment={"PATH": "/usr/bin:/bin", "TMPDIR": str(folder)},
+    )
+    try:
+        yield process, log
+    finally:
+        process.kill()
+
+
+def test_the_ledger_demo_proves_the_books_and_leaves_nothing_behind(tmp_path: Path) -> None:
     done = headway(
-        "demo", "ledger", "--json", folder=tmp_path, environment={"TMPDIR": str(tmp_path)}
+        *("demo", "ledger", "--json", "--events", "100"),
+        folder=tmp_path,
+        environment={"TMPDIR": str(tmp_path)},
     )
     assert done.returncode == 0, done.stdout + done.stderr
     shown = json.loads(done.stdout)
     assert shown["shortcomings"] == []
     runs = shown["runs"]
-    assert [(run["sent"], run["retry"]) for run in runs] == [
-        (20, "off"),
-        (20, "on"),
-        (400, "off"),
-        (400, "on"),
-    ]
+    sent = [(run["sent"], run["retry"]) for run in runs]
+    assert sent == [(20, "off"), (20, "on"), (100, "off"), (100, "on")]
     assert all(run["exact"] for run in runs)
     assert [run["success_rate"] for run in runs if run["retry"] == "on"] == [1.0, 1.0]
     off = [run for run in runs if run["retry"] == "off"]
@@ -40,113 +59,129 @@ def test_the_demo_proves_the_books_and_leaves_nothing_behind(tmp_path: Path) -> 
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_demo_that_cannot_start_says_why(tmp_path: Path) -> None:
+def test_the_ledger_demo_for_people_fits_their_terminal(tmp_path: Path) -> None:
+    words = ("demo", "ledger", "--events", "40")
+    done = headway(*words, folder=tmp_path, environment={"COLUMNS": "60"})
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert len(done.stderr.splitlines()) == 5  # the start, and four runs
+    assert max(map(len, done.stdout.splitlines())) <= 60
+    assert "headway ledger serve" in done.stdout
+    assert not {"\x1b", "…"} & set(done.stdout)
+
+
+def test_a_ledger_demo_that_cannot_start_names_its_database(tmp_path: Path) -> None:
     url = f"postgresql://u:s3cret@127.0.0.1:{free_port()}/x"
     done = headway("demo", "ledger", "--database", url, folder=tmp_path)
     assert done.returncode == 2
-    assert "did not start" in done.stderr
-    assert "is the server running there" in done.stderr
     assert "u:***@127.0.0.1" in done.stderr
     assert "s3cret" not in done.stdout + done.stderr
     assert "Traceback" not in done.stderr
 
 
-def a_report(**changes: object) -> Report:
-    fields: dict[str, object] = {
-        "sent": 400,
-        "stored": 399,
-        "stored_at_once": 398,
-        "statuses": {201: 399, 500: 1},
-        "conflicts": 1234,
-        "retries": 1233,
-        "p50_ms": 123.4,
-        "p99_ms": 12345.6,
-        "seconds": 1.0,
-        "faults": (),
-    }
-    return Report(**fields | changes)  # type: ignore[arg-type]
-
-
-def test_the_table_leaves_out_columns_where_there_is_no_room(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("COLUMNS", "60")
-    figures.show(["load", "retry"], [(("4 types x 5", "off"), a_report())])
-    said = capsys.readouterr().out
-    assert "…" not in said
-    assert max(map(len, said.splitlines())) <= 60
-    assert said.split()[:7] == ["load", "retry", "sent", "stored", "conflicts", "success", "exact"]
-    assert re.search(r"4 types x 5 +off +400 +399 +1234 +99\.8% +yes", said)
-
-
-def test_without_a_terminal_each_run_is_a_line_and_the_end_says_what_is_next(
-    tmp_path: Path,
-) -> None:
-    words = ("demo", "ledger", "--events", "40")
-    done = headway(*words, folder=tmp_path, environment={"COLUMNS": "60"})
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stderr.splitlines() == [
-        "starting servers",
-        "4 types x 5, retry off",
-        "4 types x 5, retry on",
-        "20 clients, retry off",
-        "20 clients, retry on",
-    ]
-    assert max(map(len, done.stdout.splitlines())) <= 60
-    assert "headway ledger serve" in done.stdout
-    assert "docs/how-to/run-the-ledger.md" in done.stdout
-
-
-@contextlib.contextmanager
-def a_running_demo(folder: Path) -> Iterator[Process]:
-    """Start the demo, and give it once both of its servers run."""
-    process = Process(
-        # In the background of a shell Ctrl-C is ignored, and so it would be by the demo.
-        ["env", "--default-signal=INT", *COMMAND, "demo", "ledger"],
-        log=folder / "demo.log",
-        environment={"PATH": "/usr/bin:/bin", "TMPDIR": str(folder)},
-    )
-    try:
-        assert wait_until(lambda: len(process.tree()) == 3, SOON)
-        yield process
-    finally:
-        process.kill()
-
-
-@pytest.mark.parametrize("order", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
-def test_a_demo_that_is_stopped_leaves_nothing_behind(
+@pytest.mark.parametrize("order", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+def test_a_ledger_demo_that_is_stopped_leaves_no_server_behind(
     tmp_path: Path, order: signal.Signals
 ) -> None:
-    with a_running_demo(tmp_path) as demo:
+    with started(tmp_path, "ledger") as (demo, log):
+        assert wait_until(lambda: len(demo.tree()) == 3 and "retry" in log.read_text(), SOON)
         assert demo.end(order, SOON)  # looks after its servers too
+    if order is not signal.SIGKILL:
+        assert [path.name for path in tmp_path.iterdir()] == ["demo.log"]
+        assert "Traceback" not in log.read_text()
+
+
+@pytest.mark.parametrize("order", [signal.SIGINT, signal.SIGTERM])
+def test_an_uptime_demo_that_is_stopped_leaves_nothing_behind(
+    tmp_path: Path, order: signal.Signals
+) -> None:
+    with started(tmp_path, "uptime", "--picture", "-") as (demo, log):
+        assert wait_until(lambda: "processing" in log.read_text(), SOON)
+        assert demo.end(order, SOON)
     assert [path.name for path in tmp_path.iterdir()] == ["demo.log"]
-
-
-def test_a_demo_that_is_killed_leaves_no_server_behind(tmp_path: Path) -> None:
-    with a_running_demo(tmp_path) as demo:
-        assert demo.end(signal.SIGKILL, SOON)
-
-
-def test_ctrl_c_is_answered_by_one_word(tmp_path: Path) -> None:
-    log = tmp_path / "demo.log"
-    with a_running_demo(tmp_path) as demo:
-        assert wait_until(lambda: "retry" in log.read_text(), SOON)
-        assert demo.end(signal.SIGINT, SOON)
-    assert log.read_text().splitlines()[-1] == "stopped"
     assert "Traceback" not in log.read_text()
 
 
-@pytest.mark.parametrize("columns", ["80", "120"])
-def test_the_table_fits_and_holds_no_control_codes(
-    columns: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("COLUMNS", columns)
-    bad = a_report(faults=("a", "b"))
-    figures.show(["load", "retry"], [(("4 types x 5", "off"), a_report()), (("big", "on"), bad)])
-    said = capsys.readouterr().out
-    assert "\x1b" not in said
-    assert "…" not in said
-    assert max(map(len, said.splitlines())) <= int(columns)
-    assert re.search(r"4 types x 5 +off +400 +399 +1234 +1233 +99\.8% +123 +12346 +yes", said)
-    assert re.search(r"big +on +400 .* NO *\n", said)
-    assert said.endswith("big, on: a\nbig, on: b\n")
+def test_the_uptime_demo_meets_every_criterion_and_leaves_only_its_picture(tmp_path: Path) -> None:
+    words = ("demo", "uptime", "--subscriptions", "80", "--seed", "4", "--json")
+    done = headway(*words, folder=tmp_path, environment={"TMPDIR": str(tmp_path)})
+    assert done.returncode == 0, done.stdout + done.stderr
+    shown = json.loads(done.stdout)
+    plain, ordered = shown["runs"]
+    assert shown["met"]
+    assert [each["met"] for each in shown["criteria"]] == [True] * 8
+    assert plain["false_misses"] > 100
+    assert (ordered["false_misses"], ordered["true_misses"]) == (0, 4)
+    assert ordered["applied"] == ordered["came"] == 3996
+    assert [path.name for path in tmp_path.iterdir()] == ["uptime-demo.svg"]
+    ET.parse(tmp_path / "uptime-demo.svg")  # noqa: S314 (our own)
+
+
+def test_an_unmet_criterion_is_an_exit_code(tmp_path: Path) -> None:
+    words = ("demo", "uptime", "--subscriptions", "10", "--backlog", "1", "--picture", "-")
+    done = headway(*words, folder=tmp_path, environment={"COLUMNS": "70"})
+    assert done.returncode == 1, done.stdout + done.stderr  # hardly any disorder, one true miss
+    assert max(map(len, done.stdout.splitlines()[:-6])) <= 70
+    assert "NOT MET" in done.stdout
+    assert "\x1b" not in done.stdout
+    assert list(tmp_path.iterdir()) == []
+    done = headway("demo", "uptime", "--picture", "nowhere/a.svg", folder=tmp_path)
+    assert (done.returncode, "--picture 'nowhere/a.svg'" in done.stderr) == (2, True)
+
+
+def a_run(journal: Journal, way: str = "in order", **changes: Any) -> Measured:
+    came = {("a", position): float(position) for position in range(6) if position != 3}
+    known = {"came": came, "missing": frozenset({("a", 3)}), "still": [(20.0, 30.0)]}
+    return measure(way, journal, until=100.0, seconds=1.0, **known | changes)
+
+
+def test_a_gap_is_counted_from_its_opening_to_its_result() -> None:
+    journal = Journal()
+    watcher = JournalWatcher(journal, 1)
+    journal.apply("a", 0)
+    journal.now = 10.0
+    watcher.tell(ResultHeld("a", 2, 1))
+    journal.now = 40.0
+    journal.apply("a", 1)
+    journal.apply("a", 2)
+    watcher.tell(ResultReleased("a", 2))
+    journal.now = 50.0
+    watcher.tell(ResultHeld("a", 4, 1))
+    watcher.tell(ResultHeld("a", 5, 2))
+    journal.now = 60.0
+    watcher.tell(GapGivenUp("a", Why.TIMEOUT, 2))
+    journal.miss("a", 3)
+    for position in (4, 5):
+        journal.apply("a", position)
+        watcher.tell(ResultReleased("a", position))
+    run = a_run(journal)
+    assert (journal.filled, run.filled_soon) == ([30.0], 1)
+    assert (run.added, run.timeouts, run.true_misses, run.false_misses) == (3, 1, 1, 0)
+    assert (run.in_order, run.twice, run.not_applied) == (True, 0, 0)
+    # 20 s with one held (no consumer ran for ten more), and 10 s with two.
+    assert run.mean_held == pytest.approx((20 + 20) / 30)
+
+
+def test_figures_find_what_is_wrong_and_each_criterion_can_fail() -> None:
+    journal = Journal()
+    for position in (0, 2, 1, 1):
+        journal.apply("a", position)
+    journal.miss("a", 1)
+    run = a_run(journal)
+    assert (run.in_order, run.twice, run.false_misses, run.true_misses) == (False, 1, 1, 0)
+    assert run.not_applied == 2
+    plain = replace(a_run(Journal(), "plain"), false_misses=1000, true_misses=1)
+    seen = {"added": 2000, "applied": 5, "timeouts": 1, "filled": 100, "filled_soon": 95}
+    good = replace(plain, false_misses=0, mean_held=1.5, **seen)
+    assert [each.met for each in criteria(plain, good)] == [True] * 8
+    wrong = [
+        (replace(plain, false_misses=0), good),
+        (plain, replace(good, filled_soon=89)),
+        (plain, replace(good, timeouts=100)),
+        (plain, replace(good, breakers=2)),
+        (plain, replace(good, mean_held=2.1)),
+        (plain, replace(good, false_misses=1)),
+        (plain, replace(good, true_misses=0)),
+        (plain, replace(good, twice=1)),
+    ]
+    for number, (before, after) in enumerate(wrong):
+        assert [each.met for each in criteria(before, after)].index(False) == number

@@ -42,53 +42,7 @@ def test_the_files_are_what_the_generator_gives() -> None:
     assert run.returncode == 0, run.stdout + run.stderr
 
 
-@pytest.mark.parametrize("board", BOARDS)
-def test_its_panels_have_ids_of_their_own_and_do_not_overlap(board: str) -> None:
-    shown = panels(board)
-    ids = [panel["id"] for panel in shown]
-    assert len(set(ids)) == len(ids)
-    taken: set[tuple[int, int]] = set()
-    for panel in shown:
-        at = panel["gridPos"]
-        cells = {
-            (at["x"] + right, at["y"] + down) for right in range(at["w"]) for down in range(at["h"])
-        }
-        assert not cells & taken, panel["title"]
-        assert max(x for x, _ in cells) < 24
-        taken |= cells
-
-
-@pytest.mark.parametrize(
-    ("board", "rows", "choices"),
-    [
-        (
-            EVENTS,
-            ["What waits", "What flows", "What ended badly", "Who works"],
-            ["service", "queue"],
-        ),
-        (
-            RETRIES,
-            ["What is stuck", "What sweeps do about it", "The sweeper"],
-            ["collection"],
-        ),
-        (FAILED, ["What waits for a decision", "What comes to it"], ["service", "queue"]),
-        (
-            UPTIME,
-            ["What is held", "How waits end", "What is taken for missed", "What comes"],
-            [],
-        ),
-    ],
-)
-def test_it_has_its_rows_and_its_choices(board: str, rows: list[str], choices: list[str]) -> None:
-    shown = panels(board)
-    assert [panel["title"] for panel in shown if panel["type"] == "row"] == rows
-    variables = json.loads(BOARDS[board].read_text())["templating"]["list"]
-    assert [one["name"] for one in variables] == ["datasource", *choices]
-    used = set(re.findall(r"\$\{?(\w+)", json.dumps(shown)))
-    assert used == {"datasource", *choices, "__rate_interval"}
-
-
-def test_every_board_is_known_by_its_title_and_its_file() -> None:
+def test_there_are_the_boards_that_the_pages_name() -> None:
     found = {json.loads(file.read_text())["title"]: name for name, file in BOARDS.items()}
     assert found == {
         "Headway events": EVENTS,
@@ -98,11 +52,31 @@ def test_every_board_is_known_by_its_title_and_its_file() -> None:
     }
 
 
+@pytest.mark.parametrize("board", BOARDS)
+def test_panels_do_not_overlap_and_show_what_is_now_and_what_is_unknown(board: str) -> None:
+    shown = panels(board)
+    assert len({panel["id"] for panel in shown}) == len(shown)
+    taken: set[tuple[int, int]] = set()
+    for panel in shown:
+        at = panel["gridPos"]
+        across, down = range(at["x"], at["x"] + at["w"]), range(at["y"], at["y"] + at["h"])
+        cells = {(x, y) for x in across for y in down}
+        assert not cells & taken, panel["title"]
+        assert max(across) < 24
+        taken |= cells
+        if panel["type"] in {"gauge", "stat"}:
+            assert panel["options"]["reduceOptions"]["calcs"] == ["last"]
+            assert all(target["instant"] for target in panel["targets"])
+            first = panel["fieldConfig"]["defaults"]["mappings"][0]["options"]
+            assert (first["match"], first["result"]["text"]) == ("null+nan", "unknown")
+    variables = json.loads(BOARDS[board].read_text())["templating"]["list"]
+    choices = {one["name"] for one in variables}
+    assert set(re.findall(r"\$\{?(\w+)", json.dumps(shown))) == {*choices, "__rate_interval"}
+
+
 def test_the_five_panels_that_the_document_asks_for_are_there() -> None:
     shown = {panel["title"]: panel for panel in panels(RETRIES)}
-    stuck = shown["Stuck Documents"]
-    assert stuck["type"] == "gauge"
-    steps = stuck["fieldConfig"]["defaults"]["thresholds"]["steps"]
+    steps = shown["Stuck Documents"]["fieldConfig"]["defaults"]["thresholds"]["steps"]
     assert [step["value"] for step in steps] == [None, 50, 200]
     for title, kind, part in (
         ("Stuck Documents", "gauge", "by (collection) (retry_job_stuck_documents"),
@@ -114,18 +88,6 @@ def test_the_five_panels_that_the_document_asks_for_are_there() -> None:
         assert shown[title]["type"] == kind
         (target,) = shown[title]["targets"]
         assert part in target["expr"]
-
-
-@pytest.mark.parametrize("board", BOARDS)
-def test_what_is_shown_of_now_is_now_and_unknown_is_a_word(board: str) -> None:
-    for panel in panels(board):
-        if panel["type"] not in {"gauge", "stat"}:
-            continue
-        assert panel["options"]["reduceOptions"]["calcs"] == ["last"]
-        assert all(target["instant"] for target in panel["targets"])
-        first = panel["fieldConfig"]["defaults"]["mappings"][0]
-        assert first["options"]["match"] == "null+nan"
-        assert first["options"]["result"]["text"] == "unknown"
 
 
 @pytest.mark.parametrize(("title", "expression"), targets(), ids=[title for title, _ in targets()])

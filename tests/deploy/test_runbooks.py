@@ -31,34 +31,26 @@ def typed() -> set[str]:
     return found | {command.strip() for text in said for command in _IN_ALERTS.findall(text)}
 
 
-@pytest.mark.parametrize("command", sorted(typed()))
-def test_what_is_to_be_typed_is_understood(command: str) -> None:
-    words = shlex.split(re.sub(r"\{\{.*?\}\}", "NAME", command))[1:]
-    here: Any = typer.main.get_command(app)
-    names = []
-    while hasattr(here, "commands") and words:
-        names.append(words.pop(0))
-        assert names[-1] in here.commands, f"there is no {' '.join(names)}"
-        here = here.commands[names[-1]]
-    assert not hasattr(here, "commands"), f"{command} is no whole command"
-    # Reads the words as a shell would give them, and carries nothing out.
-    assert here.make_context(command, words).params
+def test_what_is_to_be_typed_is_understood() -> None:
+    commands = typed()
+    for verb in ("stuck", "reset", "purge", "archive", "export", "history"):
+        assert any(command.startswith(f"headway documents {verb}") for command in commands)
+    for command in commands:
+        words = shlex.split(re.sub(r"\{\{.*?\}\}", "NAME", command))[1:]
+        here: Any = typer.main.get_command(app)
+        while hasattr(here, "commands") and words:
+            assert words[0] in here.commands, f"there is no {command}"
+            here = here.commands[words.pop(0)]
+        assert not hasattr(here, "commands"), f"{command} is no whole command"
+        # Reads the words as a shell would give them, and carries nothing out.
+        assert here.make_context(command, words).params
 
 
 @pytest.mark.parametrize("tier", RUNBOOKS)
-def test_a_runbook_says_when_who_and_how_soon_and_what_to_do(tier: str) -> None:
+def test_a_runbook_says_when_who_how_soon_and_what_to_do(tier: str) -> None:
     text = RUNBOOKS[tier].read_text()
     assert text.startswith(f"# Tier {tier}: ")
     for row in ("when", "who", "how soon"):
         assert re.search(rf"^\| {row} \| \S", text, re.MULTILINE)
     steps = re.findall(r"^(\d)\. \*\*", text.partition("\n## ")[0], re.MULTILINE)
     assert len(steps) == {"1": 0, "2": 4, "3": 5, "4": 5}[tier]
-
-
-def test_the_commands_were_found() -> None:
-    """Or the test above would be true of nothing."""
-    found = " ".join(typed())
-    for verb in ("stuck", "reset", "purge", "archive", "export", "history"):
-        assert f"headway documents {verb}" in found
-    assert "headway sweep --once --dry-run" in found
-    assert "headway failed requeue" in found

@@ -1,12 +1,10 @@
 import signal
 import subprocess
 import sys
-import threading
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-import asyncpg
 import pika
 import psycopg
 import pymongo
@@ -22,46 +20,14 @@ from headway.testing.servers import (
     Pushgateway,
     RabbitMQ,
     Redis,
-    Server,
     ServerError,
     wait_until,
 )
-from headway.testing.servers.folder import OwnedFolder, remove_abandoned_folders
-from headway.testing.servers.loopback import answers_ok, http_request
-from headway.testing.servers.process import Process, is_alive
+from headway.testing.servers.folder import remove_abandoned_folders
+from headway.testing.servers.loopback import http_request
+from headway.testing.servers.process import is_alive
 
 SOON = timedelta(seconds=20)
-
-
-def test_psycopg_reads_what_it_wrote(postgres_database: str) -> None:
-    with psycopg.connect(postgres_database) as connection:
-        connection.execute("CREATE TABLE t (v text)")
-        connection.execute("INSERT INTO t VALUES ('grün')")
-        assert connection.execute("SELECT v FROM t").fetchone() == ("grün",)
-
-
-async def test_asyncpg_reads_what_it_wrote(postgres_database: str) -> None:
-    connection = await asyncpg.connect(postgres_database)
-    try:
-        await connection.execute("CREATE TABLE t (v int)")
-        await connection.execute("INSERT INTO t VALUES ($1)", 7)
-        assert await connection.fetchval("SELECT v FROM t") == 7
-    finally:
-        await connection.close()
-
-
-def test_each_test_gets_a_database_of_its_own(postgres_server: PostgreSQL) -> None:
-    one, other = postgres_server.create_database(), postgres_server.create_database()
-    with psycopg.connect(one) as connection:
-        connection.execute("CREATE TABLE t ()")
-    with psycopg.connect(other) as connection:
-        assert connection.execute("SELECT to_regclass('t')").fetchone() == (None,)
-
-
-def test_postgres_takes_settings() -> None:
-    settings = {"max_prepared_transactions": "3"}
-    with PostgreSQL(options=settings) as server, psycopg.connect(server.url) as connection:
-        assert connection.execute("SHOW max_prepared_transactions").fetchone() == ("3",)
 
 
 @pytest.mark.server("postgresql")
@@ -82,16 +48,8 @@ def test_postgres_keeps_what_was_committed() -> None:
                 assert connection.execute("SELECT v FROM t").fetchone() == (1,)
 
 
-def test_redis_reads_what_it_wrote_in_its_own_database(redis_server: Redis) -> None:
-    one, other = redis_server.create_database(), redis_server.create_database()
-    with redis.Redis.from_url(one) as client, redis.Redis.from_url(other) as stranger:
-        client.set("k", "v")
-        assert client.get("k") == b"v"
-        assert stranger.get("k") is None
-
-
 @pytest.mark.server("redis")
-def test_redis_keeps_what_was_answered() -> None:
+def test_redis_keeps_what_was_answered_and_leaves_nothing_when_it_is_closed() -> None:
     with Redis() as server:
         with redis.Redis.from_url(server.url) as client:
             client.set("k", "v")
@@ -100,6 +58,14 @@ def test_redis_keeps_what_was_answered() -> None:
             server.start()
             with redis.Redis.from_url(server.url) as client:
                 assert client.get("k") == b"v"
+        with pytest.raises(ServerError, match="Redis runs already"):
+            server.start()
+        with redis.Redis.from_url(server.create_database()) as another:
+            assert another.get("k") is None
+        pids, folder = server.pids(), server.folder.path
+    assert pids
+    assert not any(map(is_alive, pids))
+    assert not folder.exists()
 
 
 def test_rabbitmq_keeps_confirmed_messages_when_killed(rabbitmq_server: RabbitMQ) -> None:
@@ -131,27 +97,6 @@ def test_rabbitmq_keeps_confirmed_messages_when_killed(rabbitmq_server: RabbitMQ
             return b"second" in left
 
         assert wait_until(get_one, SOON)
-
-
-def test_rabbitmq_has_management_and_metrics(rabbitmq_server: RabbitMQ) -> None:
-    rabbitmq_server.create_vhost()
-    status, body = http_request(
-        "GET", rabbitmq_server.management_port, "/api/vhosts", login="guest:guest"
-    )
-    assert (status, b"test_" in body) == (200, True)
-    assert answers_ok(rabbitmq_server.metrics_port, "/metrics/per-object")
-
-
-def test_mongodb_has_transactions(mongodb_database: str) -> None:
-    with pymongo.MongoClient[dict[str, Any]](mongodb_database) as client:
-        things = client.get_default_database()["things"]
-        with client.start_session() as session:
-            with session.start_transaction():
-                things.insert_one({"_id": 1}, session=session)
-            with session.start_transaction():
-                things.insert_one({"_id": 2}, session=session)
-                session.abort_transaction()
-        assert [thing["_id"] for thing in things.find()] == [1]
 
 
 @pytest.mark.server("mongodb")
@@ -200,40 +145,6 @@ def test_what_is_pushed_reaches_prometheus_and_as_an_alert_alertmanager(tmp_path
         assert b"pushed{" not in get(pushgateway.port, "/metrics")
 
 
-def test_prometheus_says_which_query_it_refused(prometheus_server: Prometheus) -> None:
-    with pytest.raises(ServerError, match=r"Prometheus answered 'sum\(' with 400: .*parse error"):
-        prometheus_server.query("sum(")
-
-
-@pytest.mark.server("alertmanager")
-def test_alertmanager_starts_again() -> None:
-    with Alertmanager() as server:
-        for end in (server.kill, server.stop):
-            end()
-            assert not answers_ok(server.port, "/-/ready")
-            server.start()
-            assert answers_ok(server.port, "/-/ready")
-
-
-@pytest.mark.server("redis")
-def test_nothing_is_left_of_a_server_that_was_closed() -> None:
-    with Redis() as server:
-        pids, folder = server.pids(), server.folder.path
-        assert folder.is_dir()
-        assert all(map(is_alive, pids))
-    assert pids
-    assert not any(map(is_alive, pids))
-    assert not folder.exists()
-
-
-@pytest.mark.server("redis")
-def test_a_server_that_runs_is_not_started_again() -> None:
-    with Redis() as server:
-        with pytest.raises(ServerError, match="Redis runs already"):
-            server.start()
-        assert answers(server)
-
-
 @pytest.mark.server("redis")
 def test_a_server_that_cannot_start_shows_its_log_and_leaves_nothing() -> None:
     class Misconfigured(Redis):
@@ -246,65 +157,11 @@ def test_a_server_that_cannot_start_shows_its_log_and_leaves_nothing() -> None:
     assert not server.folder.path.exists()
 
 
-@pytest.mark.server("redis")
-def test_a_server_that_never_gets_ready_is_killed() -> None:
-    class NeverReady(Redis):
-        _ready_within = timedelta(milliseconds=200)
-
-        def _is_ready(self) -> bool:
-            return False
-
-    server = NeverReady()
-    with pytest.raises(ServerError, match=r"was not ready within 0:00:00\.2"):
-        server.start()
-    assert server.pids() == []
-    server.close()
-
-
-def test_a_zombie_is_not_alive() -> None:
-    with subprocess.Popen([sys.executable, "-c", ""]) as child:
-        assert wait_until(lambda: not is_alive(child.pid), SOON)
-        assert Path(f"/proc/{child.pid}").exists()
-
-
 def test_a_missing_program_is_named_with_its_cure(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(Path(sys.executable).parent))
     assert "util-linux" in str(Redis.missing())
     with pytest.raises(ServerError, match="apt-get install"):
         Redis()
-
-
-def test_a_server_must_be_started_in_the_main_thread(tmp_path: Path) -> None:
-    errors: list[BaseException] = []
-
-    def start() -> None:
-        try:
-            Process(["true"], log=tmp_path / "log", environment={})
-        except RuntimeError as error:
-            errors.append(error)
-
-    thread = threading.Thread(target=start, name="helper")
-    thread.start()
-    thread.join()
-    assert "'helper': it would be killed when that thread ends" in str(errors[0])
-
-
-def test_a_folder_is_removed_once_its_owner_is_gone(tmp_path: Path) -> None:
-    mine = OwnedFolder("test")
-    owner = subprocess.Popen(
-        [sys.executable, "-c", _OWN_A_FOLDER], stdout=subprocess.PIPE, text=True
-    )
-    with owner:
-        assert owner.stdout is not None
-        theirs = Path(owner.stdout.readline().strip())
-        remove_abandoned_folders()
-        assert theirs.is_dir()
-        owner.kill()
-    remove_abandoned_folders()
-    assert not theirs.exists()
-    assert mine.path.is_dir()
-    mine.remove()
-    assert not mine.path.exists()
 
 
 @pytest.mark.server("redis")
@@ -328,13 +185,6 @@ def test_nothing_is_left_of_servers_whose_owner_was_killed() -> None:
     assert not any(folder.exists() for folder in folders)
 
 
-_OWN_A_FOLDER = """
-import signal
-from headway.testing.servers.folder import OwnedFolder
-print(OwnedFolder("test").path, flush=True)
-signal.pause()
-"""
-
 _OWN_SERVERS = """
 import signal
 from headway.testing.servers import PostgreSQL, RabbitMQ, Redis
@@ -349,8 +199,3 @@ with Redis() as redis, PostgreSQL() as postgres, RabbitMQ() as rabbitmq:
 def get(port: int, path: str) -> bytes:
     _, body = http_request("GET", port, path)
     return body
-
-
-def answers(server: Server) -> bool:
-    with redis.Redis.from_url(server.url) as client:
-        return bool(client.ping())

@@ -33,7 +33,6 @@ def test_the_files_of_an_event_are_traced_in_the_order_of_their_execution() -> N
     assert all((ROOT / "src" / "headway" / file).is_file() for file in files)
     assert found["files"] == len(set(files)) == len(files)
     assert found["calls"] == sum(row["calls"] for row in found["executed"])
-    assert found["returns"] == sum(row["entries"] - 1 for row in found["executed"]) > 0
     # It is published by two calls in one file, which the worker has no need of.
     assert found["executed"][0] == {"file": of(Trial), "calls": 2, "entries": 1}
 
@@ -68,11 +67,6 @@ def checkout(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_figures_that_are_as_recorded_are_passed_in_silence(checkout: Path) -> None:
-    ended = run("ratchet.py", "--root", str(checkout))
-    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
-
-
 @pytest.mark.parametrize(
     ("file", "line", "figure"),
     [
@@ -89,17 +83,12 @@ def test_a_figure_that_rises_is_refused(checkout: Path, file: str, line: str, fi
     assert ended.returncode == 1
     assert ended.stdout.startswith(f"{figure} rose from ")
     assert run("ratchet.py", "--root", str(checkout)).returncode == 1  # nothing higher is recorded
-    shown = run("ratchet.py", "--root", str(checkout), "--list", figure)
-    assert f"{file}:1\n" in shown.stdout
+    assert f"{file}:1\n" in run("ratchet.py", "--root", str(checkout), "--list", figure).stdout
 
 
 def test_a_figure_that_falls_is_recorded(checkout: Path) -> None:
+    assert run("ratchet.py", "--root", str(checkout)).stdout == ""
     (checkout / "tests" / "test_one.py").write_text("import headway\n")
-    ended = run("ratchet.py", "--root", str(checkout))
-    assert ended.returncode == 0
-    assert ended.stdout == (
-        "inner-imports-in-tests fell from 1 to 0. Record it: python tools/ratchet.py --record\n"
-    )
     assert run("ratchet.py", "--root", str(checkout), "--record").returncode == 0
     record = json.loads((checkout / "tools" / "ratchet.json").read_text())
     assert record["inner-imports-in-tests"] == 0
@@ -155,15 +144,10 @@ def test_a_planted_bug_that_no_test_finds_is_named(sums: Path) -> None:
     assert run("planted.py", "subtracts", "--root", str(sums)).returncode == 0
 
 
-def test_no_bug_is_tried_where_its_tests_are_red_without_it(sums: Path) -> None:
+def test_no_bug_is_tried_where_its_tests_are_red_or_its_text_is_gone(sums: Path) -> None:
     (sums / "tests" / "test_sums.py").write_text(TEST_SUMS.replace("== 3", "== 4"))
-    ended = run("planted.py", "subtracts", "--root", str(sums))
-    assert ended.returncode == 1
-    assert "not tried: red without it: tests/test_sums.py::test_without" in ended.stdout
-
-
-def test_a_planted_bug_whose_text_is_gone_is_named(sums: Path) -> None:
+    red = run("planted.py", "subtracts", "--root", str(sums))
+    assert (red.returncode, "test_sums.py::test_without" in red.stdout) == (1, True)
     (sums / "src" / "headway" / "sums.py").write_text("def add(*all):\n    return sum(all)\n")
-    ended = run("planted.py", "subtracts", "--root", str(sums))
-    said = "text of bug subtracts not found: the code changed, plant it anew\n"
-    assert (ended.returncode, ended.stdout, ended.stderr) == (2, "", said)
+    gone = run("planted.py", "subtracts", "--root", str(sums))
+    assert (gone.returncode, gone.stdout, "subtracts" in gone.stderr) == (2, "", True)

@@ -29,30 +29,17 @@ def test_a_time_is_read(text: str, ahead: timedelta) -> None:
     assert read_ahead("--at", text, NOW) == NOW + ahead
 
 
-def test_the_cure_would_be_accepted() -> None:
-    earlier = NOW.replace(year=2027)
-    with pytest.raises(ConfigurationError) as refused:
-        read_ahead("--at", "3000-01-01", earlier)
-    sample = str(refused.value).partition("such as ")[2].partition(" ")[0]
-    assert read_ahead("--at", sample, earlier) > earlier
-
-
 @pytest.mark.parametrize(
-    ("text", "why"),
+    "text",
     [
-        ("", "use a time such as"),
-        ("2", "use a time such as"),
-        ("tomorrow", "use a time such as"),
-        ("2h later", "use a time such as"),
-        ("-2h", "use a time such as"),
-        ("2030-01-31T02:59", "that was before now, 2030-01-31 03:00 UTC"),
-        ("0001-01-01T00:00+14:00", "use a time such as"),
-        ("3000-01-01", "more than a year ahead"),
-        ("999999d", "more than a year ahead"),
-        ("999999d" * 10_000, "use a time such as"),
+        *("", "2", "tomorrow", "2h later", "-2h", "2030-01-31T02:59", "0001-01-01T00:00+14:00"),
+        *("3000-01-01", "999999d", "999999d" * 10_000),
     ],
 )
-def test_what_is_no_time_ahead_is_refused(text: str, why: str) -> None:
-    with pytest.raises(ConfigurationError, match=why) as refused:
+def test_what_is_no_time_ahead_is_refused_with_a_sample_that_would_be_accepted(text: str) -> None:
+    with pytest.raises(ConfigurationError) as refused:
         read_ahead("--at", text, NOW)
-    assert str(refused.value).startswith("--at ")
+    said = str(refused.value)
+    assert said.startswith("--at ")
+    sample = said.partition("such as ")[2].partition(" ")[0].rstrip(",")
+    assert not sample or read_ahead("--at", sample, NOW) > NOW

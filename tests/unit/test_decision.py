@@ -55,14 +55,9 @@ def test_what_nobody_can_read_can_be_removed_and_nothing_else(lifecycle: Lifecyc
         assert not_stuck(decision, lost, SweepRule(lifecycle=lifecycle), now)
 
 
-def test_a_reset_never_touches_the_flag_nor_the_generation() -> None:
+def test_a_reset_says_when_and_touches_neither_the_flag_nor_the_generation() -> None:
     changes = reset(CHUNKS, None)
-    assert "embedding_generated" not in changes
-    assert "sweepGeneration" not in changes
-    assert "lastError" not in changes
-
-
-def test_a_reset_says_when() -> None:
+    assert not changes.keys() & {"embedding_generated", "sweepGeneration", "lastError"}
     assert reset(MESSAGES, None)["retryAt"] is None
     at = datetime(2030, 1, 31, 6, 0, tzinfo=UTC)
     assert reset(MESSAGES, at)["retryAt"].startswith("2030-01-31T06:00:00")

@@ -21,19 +21,16 @@ def failing(*items: str) -> Dependency:
     return dependency
 
 
-def test_one_item_that_fails_for_ever_is_no_outage() -> None:
-    assert failing(*["a"] * 100).health is Health.SUSPECTED
-
-
 def test_five_different_items_in_a_row_are_an_outage() -> None:
-    assert failing("a", "b", "c", "d").health is Health.SUSPECTED
-    assert failing("a", "b", "c", "d", "e").health is Health.DOWN
-
-
-def test_a_success_between_them_ends_the_suspicion() -> None:
-    dependency = failing("a", "b", "c", "d").succeeded()
+    assert failing(*["a"] * 100).health is Health.SUSPECTED
+    assert failing(*"abcd").health is Health.SUSPECTED
+    assert failing(*"abcde").health is Health.DOWN
+    dependency = failing(*"abcd").succeeded()
     assert dependency.health is Health.WELL
     assert dependency.failed("e", NOW).health is Health.SUSPECTED
+    assert failing(*"abcde").probing(NOW + SECOND).succeeded() == Dependency()
+    with pytest.raises(ConfigurationError, match=r"^distinct=0 "):
+        OutageRule(distinct=0)
 
 
 def test_one_probe_goes_at_a_time_and_they_get_rarer() -> None:
@@ -50,11 +47,6 @@ def test_one_probe_goes_at_a_time_and_they_get_rarer() -> None:
     assert pauses == [1, 2, 4, 8, 16, 30, 30, 30]
 
 
-def test_a_successful_probe_ends_the_outage() -> None:
-    dependency = failing(*"abcde").probing(NOW + SECOND).succeeded()
-    assert dependency == Dependency()
-
-
 @given(st.integers(0, 10_000))
 def test_the_pause_between_probes_never_overflows(probes: int) -> None:
     dependency = Dependency(down_since=NOW, probes=probes).probing(NOW)
@@ -62,36 +54,28 @@ def test_the_pause_between_probes_never_overflows(probes: int) -> None:
     assert dependency.next_probe - NOW <= OutageRule().probe_at_most
 
 
-def test_a_rule_that_counts_nothing_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match="distinct=0 is not accepted"):
-        OutageRule(distinct=0)
-
-
-def test_a_stream_of_permanent_failures_pauses() -> None:
-    guard = FloodGuard()
-    for number in range(20):
-        assert guard.paused_since is None
-        guard.ended(NOW + number * SECOND, permanent=1)
-    assert guard.paused_since == NOW + 19 * SECOND
-
-
-def test_nineteen_do_not() -> None:
-    guard = FloodGuard()
-    for number in range(19):
-        guard.ended(NOW + number * SECOND, permanent=1)
-    assert guard.paused_since is None
-
-
 def handle(guard: FloodGuard, now: datetime, *, permanent: bool) -> None:
     guard.uncounted += not permanent
     guard.ended(now, permanent=permanent)
 
 
-def test_half_of_all_is_not_more_than_half() -> None:
+@pytest.mark.parametrize(
+    ("number", "apart", "every", "pauses"),
+    [
+        (19, SECOND, 1, None),
+        (20, SECOND, 1, NOW + 19 * SECOND),
+        (100, 0 * SECOND, 2, None),  # half of all is not more than half
+        (100, timedelta(minutes=5), 1, None),
+    ],
+)
+def test_a_stream_of_permanent_failures_pauses(
+    number: int, apart: timedelta, every: int, pauses: datetime | None
+) -> None:
     guard = FloodGuard()
-    for number in range(100):
-        handle(guard, NOW, permanent=number % 2 == 0)
-    assert guard.paused_since is None
+    for each in range(number):
+        assert guard.paused_since is None
+        handle(guard, NOW + each * apart, permanent=each % every == every - 1)
+    assert guard.paused_since == pauses
 
 
 def test_a_success_never_sets_off_a_pause() -> None:
@@ -107,13 +91,6 @@ def test_a_success_never_sets_off_a_pause() -> None:
     assert guard.paused_since is None
     handle(guard, NOW + 2 * SECOND, permanent=True)
     assert guard.paused_since == NOW + 2 * SECOND
-
-
-def test_failures_spread_over_hours_are_no_flood() -> None:
-    guard = FloodGuard()
-    for number in range(100):
-        guard.ended(NOW + number * timedelta(minutes=5), permanent=1)
-    assert guard.paused_since is None
 
 
 def test_a_pause_is_probed_at_once_and_then_less_and_less_often_until_one_succeeds() -> None:

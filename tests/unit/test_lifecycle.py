@@ -36,12 +36,8 @@ def test_the_status_says_where_a_document_is(status: Any, expected: State) -> No
     assert PLAIN.state({"status": status}) is expected
 
 
-def test_a_document_without_a_status_is_pending() -> None:
-    assert PLAIN.state({}) is State.PENDING
-    assert FLAGGED.state({}) is State.PENDING
-
-
 def test_success_may_have_a_word_of_its_own() -> None:
+    assert PLAIN.state({}) is FLAGGED.state({}) is State.PENDING
     own = Lifecycle("docs", processed="parsed")
     assert own.state({"status": "parsed"}) is State.PROCESSED
     assert own.state({"status": "completed"}) is State.PROCESSED
@@ -154,10 +150,11 @@ def test_a_worker_begins_as_often_as_was_said_or_is_usual(lifecycle: Lifecycle, 
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"collection": ""}, "needs the name of its collection"),
-        ({"max_attempts": 0}, "max_attempts=0 of 'docs'.*whole number from 1"),
-        ({"lease": timedelta(milliseconds=999)}, "lease=.* of 'docs'.*use a second or more"),
-        ({"processed": "failed"}, "processed='failed' of 'docs'.*means something else"),
+        ({"collection": ""}, "collection"),
+        ({"max_attempts": 0}, "max_attempts=0 of 'docs'"),
+        ({"lease": timedelta(milliseconds=999)}, "lease=.* of 'docs'"),
+        ({"lease": 60}, "lease=60"),
+        ({"processed": "failed"}, "processed='failed' of 'docs'"),
         ({"processed": "processing"}, "processed='processing'"),
         ({"processed": ""}, "processed=''"),
     ],
@@ -170,9 +167,3 @@ def test_what_cannot_be_meant_is_refused(fields: dict[str, Any], message: str) -
 def test_the_words_of_an_error_hold_nothing_that_a_store_refuses() -> None:
     changes = Lifecycle("docs").on_failure("ValueError", "before\0after", NOW)
     assert changes["lastError"]["message"] == "before\N{REPLACEMENT CHARACTER}after"
-
-
-def test_a_lease_that_is_no_duration_is_refused_with_the_cure() -> None:
-    seconds: Any = 60
-    with pytest.raises(ConfigurationError, match=r"use a duration, such as timedelta\(minutes=1\)"):
-        Lifecycle("docs", lease=seconds)

@@ -61,73 +61,63 @@ def decided(
     return decide(rule or policy(), history, found, health, now=NOW, draw=draw)
 
 
-def test_a_permanent_failure_is_dead_lettered_at_once() -> None:
-    action = decided(diagnosis(Verdict.PERMANENT))
-    assert action == DeadLetter(Reason.NON_RETRYABLE)
+HOUR, SECOND = timedelta(hours=1), timedelta(seconds=1)
+LIMITED = policy(ttl=60 * SECOND)
+NO_MORE, TOO_LATE = DeadLetter(Reason.MAX_ATTEMPTS_EXCEEDED), DeadLetter(Reason.TTL_EXCEEDED)
+
+
+def after(delay: timedelta) -> RetryLater:
+    return RetryLater(NOW + delay, delay)
 
 
 @pytest.mark.parametrize("health", Health)
-def test_a_permanent_failure_does_not_wait_for_a_dependency(health: Health) -> None:
-    action = decided(diagnosis(Verdict.PERMANENT), attempts=9, health=health)
+@pytest.mark.parametrize("attempts", [1, 9])
+def test_a_permanent_failure_is_dead_lettered_at_once(health: Health, attempts: int) -> None:
+    action = decided(diagnosis(Verdict.PERMANENT), attempts=attempts, health=health)
     assert action == DeadLetter(Reason.NON_RETRYABLE)
-
-
-@pytest.mark.parametrize("verdict", RETRYABLE)
-def test_any_other_failure_is_retried_after_the_backoff(verdict: Verdict) -> None:
-    assert decided(diagnosis(verdict), attempts=3) == RetryLater(NOW + 4 * TENTH, 4 * TENTH)
 
 
 @pytest.mark.parametrize("verdict", RETRYABLE)
 def test_the_last_attempt_is_not_followed_by_another(verdict: Verdict) -> None:
-    assert isinstance(decided(diagnosis(verdict), attempts=4), RetryLater)
+    found = diagnosis(verdict)
+    assert decided(found, attempts=3) == after(4 * TENTH)
+    assert decided(found, attempts=4) == after(8 * TENTH)
     for attempts in (5, 6, 500):
-        action = decided(diagnosis(verdict), attempts=attempts)
-        assert action == DeadLetter(Reason.MAX_ATTEMPTS_EXCEEDED)
-
-
-def test_one_attempt_means_no_retry() -> None:
-    action = decided(diagnosis(), policy(max_attempts=1))
-    assert action == DeadLetter(Reason.MAX_ATTEMPTS_EXCEEDED)
+        assert decided(found, attempts=attempts) == NO_MORE
+    assert decided(found, policy(max_attempts=1)) == NO_MORE
+    # Exhausted attempts are the reason even when time is up too.
+    assert decided(found, policy(ttl=SECOND), attempts=5, age=HOUR) == NO_MORE
 
 
 def test_the_draw_reaches_the_backoff() -> None:
-    jittered = policy(backoff=Exponential(base=TENTH, cap=timedelta(seconds=1)))
-    assert decided(diagnosis(), jittered, draw=0.25) == RetryLater(NOW + TENTH * 0.25, TENTH * 0.25)
-
-
-def test_the_wait_counts_against_the_ttl() -> None:
-    limited = policy(ttl=timedelta(seconds=60))
-    just_in_time = timedelta(seconds=60) - TENTH
-    assert isinstance(decided(diagnosis(), limited, age=just_in_time), RetryLater)
-    too_late = just_in_time + timedelta(microseconds=1)
-    assert decided(diagnosis(), limited, age=too_late) == DeadLetter(Reason.TTL_EXCEEDED)
-
-
-def test_exhausted_attempts_are_the_reason_even_when_time_is_up_too() -> None:
-    action = decided(
-        diagnosis(), policy(ttl=timedelta(seconds=1)), attempts=5, age=timedelta(hours=1)
-    )
-    assert action == DeadLetter(Reason.MAX_ATTEMPTS_EXCEEDED)
-
-
-def test_time_spent_parked_is_given_back() -> None:
-    limited = policy(ttl=timedelta(seconds=60))
-    hour = timedelta(hours=1)
-    assert decided(diagnosis(), limited, age=hour) == DeadLetter(Reason.TTL_EXCEEDED)
-    assert isinstance(
-        decided(diagnosis(), limited, age=hour, parked=hour - timedelta(seconds=59)), RetryLater
-    )
-    assert decided(
-        diagnosis(), limited, age=hour, parked=hour - timedelta(seconds=60)
-    ) == DeadLetter(Reason.TTL_EXCEEDED)
+    jittered = policy(backoff=Exponential(base=TENTH, cap=SECOND))
+    assert decided(diagnosis(), jittered, draw=0.25) == after(TENTH * 0.25)
 
 
 @pytest.mark.parametrize(
-    "asked", [timedelta(seconds=7), NOW + timedelta(seconds=7)], ids=["seconds", "date"]
+    ("age", "parked", "asked", "expected"),
+    [
+        (60 * SECOND - TENTH, 0 * SECOND, None, after(TENTH)),
+        (60 * SECOND - TENTH + timedelta(microseconds=1), 0 * SECOND, None, TOO_LATE),
+        (HOUR, 0 * SECOND, None, TOO_LATE),
+        # Time spent parked is given back.
+        (HOUR, HOUR - 59 * SECOND, None, after(TENTH)),
+        (HOUR, HOUR - 60 * SECOND, None, TOO_LATE),
+        # A pause that was asked for counts too.
+        (0 * SECOND, 0 * SECOND, 60 * SECOND, after(60 * SECOND)),
+        (0 * SECOND, 0 * SECOND, 61 * SECOND, TOO_LATE),
+    ],
 )
+def test_the_wait_counts_against_the_ttl(
+    age: timedelta, parked: timedelta, asked: timedelta | None, expected: Action
+) -> None:
+    found = diagnosis(retry_after=asked)
+    assert decided(found, LIMITED, age=age, parked=parked) == expected
+
+
+@pytest.mark.parametrize("asked", [7 * SECOND, NOW + 7 * SECOND], ids=["seconds", "date"])
 def test_a_longer_pause_that_was_asked_for_is_kept(asked: timedelta | datetime) -> None:
-    seven = timedelta(seconds=7)
-    assert decided(diagnosis(retry_after=asked)) == RetryLater(NOW + seven, seven)
+    assert decided(diagnosis(retry_after=asked)) == after(7 * SECOND)
 
 
 @pytest.mark.parametrize(
@@ -136,55 +126,35 @@ def test_a_longer_pause_that_was_asked_for_is_kept(asked: timedelta | datetime) 
     ids=["none", "short", "now", "past"],
 )
 def test_a_shorter_pause_than_the_backoff_is_not(asked: timedelta | datetime) -> None:
-    assert decided(diagnosis(retry_after=asked)) == RetryLater(NOW + TENTH, TENTH)
-
-
-def test_a_pause_that_was_asked_for_counts_against_the_ttl() -> None:
-    limited = policy(ttl=timedelta(seconds=60))
-    assert isinstance(decided(diagnosis(retry_after=timedelta(seconds=60)), limited), RetryLater)
-    action = decided(diagnosis(retry_after=timedelta(seconds=61)), limited)
-    assert action == DeadLetter(Reason.TTL_EXCEEDED)
+    assert decided(diagnosis(retry_after=asked)) == after(TENTH)
 
 
 @pytest.mark.parametrize("verdict", RETRYABLE)
 def test_work_is_parked_while_its_dependency_is_down(verdict: Verdict) -> None:
-    limited = policy(ttl=timedelta(seconds=60))
-    action = decided(
-        diagnosis(verdict), limited, attempts=500, age=timedelta(hours=9), health=Health.DOWN
-    )
-    assert action == Park("a.rule")
+    late = {"attempts": 500, "age": 9 * HOUR}
+    assert decided(diagnosis(verdict), LIMITED, **late, health=Health.DOWN) == Park("a.rule")
+    assert decided(diagnosis(verdict), health=Health.SUSPECTED) == after(TENTH)
 
 
-def test_a_suspected_dependency_parks_nothing() -> None:
-    assert isinstance(decided(diagnosis(), health=Health.SUSPECTED), RetryLater)
-
-
-@pytest.mark.parametrize("count", [0, -1, 2.5, float("nan"), float("inf"), "5", None])
-def test_a_limit_of_attempts_that_is_no_count_is_refused(count: Any) -> None:
+@pytest.mark.parametrize(
+    ("name", "value", "cure"),
+    [
+        *(
+            ("max_attempts", value, "a whole number from 1")
+            for value in (0, -1, 2.5, float("nan"), float("inf"), "5", None)
+        ),
+        *(
+            ("ttl", value, "a positive timedelta, or None")
+            for value in (timedelta(), timedelta(seconds=-1), 60, "60")
+        ),
+        *(("backoff", value, "Exponential") for value in (0.5, timedelta(seconds=1), None)),
+    ],
+)
+def test_a_policy_that_cannot_be_kept_is_refused(name: str, value: Any, cure: str) -> None:
     with pytest.raises(ConfigurationError) as refusal:
-        policy(max_attempts=count)
-    assert str(refusal.value) == (
-        f"max_attempts={count!r} is not accepted: "
-        "the first try counts, so use a whole number from 1"
-    )
-
-
-@pytest.mark.parametrize("ttl", [timedelta(), timedelta(seconds=-1), 60, "60"])
-def test_a_ttl_that_is_no_positive_duration_is_refused(ttl: Any) -> None:
-    with pytest.raises(ConfigurationError) as refusal:
-        policy(ttl=ttl)
-    assert str(refusal.value) == (
-        f"ttl={ttl!r} is not accepted: use a positive timedelta, or None for no limit"
-    )
-
-
-@pytest.mark.parametrize("backoff", [0.5, timedelta(seconds=1), None])
-def test_a_backoff_that_knows_no_delay_is_refused(backoff: Any) -> None:
-    with pytest.raises(ConfigurationError) as refusal:
-        policy(backoff=backoff)
-    assert str(refusal.value) == (
-        f"backoff={backoff!r} is not accepted: use Exponential(...) or Stepped(...)"
-    )
+        policy(**{name: value})
+    assert str(refusal.value).startswith(f"{name}={value!r} ")
+    assert cure in str(refusal.value)
 
 
 short_waits = st.timedeltas(min_value=timedelta(), max_value=timedelta(hours=2))

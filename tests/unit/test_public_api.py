@@ -6,8 +6,6 @@ import importlib
 import inspect
 import pkgutil
 import re
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 from types import ModuleType, UnionType
@@ -129,38 +127,6 @@ def test_every_public_name_is_known_to_type_checkers_from_the_same_place() -> No
 
 def test_the_public_names_are_few_enough_to_learn() -> None:
     assert len(headway.__all__) <= 25
-
-
-def modules_after(statement: str) -> set[str]:
-    """Give the top-level modules, beyond Python's own, that a statement loads."""
-    program = f"""
-import sys
-before = set(sys.modules)
-{statement}
-print(*(set(sys.modules) - before))
-"""
-    answer = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    )
-    loaded = {name.partition(".")[0] for name in answer.stdout.split()}
-    return loaded - sys.stdlib_module_names
-
-
-def test_importing_headway_loads_nothing_else() -> None:
-    assert modules_after("import headway") == {"headway"}
-
-
-def test_values_of_the_core_load_nothing_else() -> None:
-    statement = (
-        "from headway import RetryConfig, classify_dsql_error\n"
-        "from headway.retrying import Classifier"
-    )
-    assert modules_after(statement) == {"headway"}
-
-
-def test_retrying_loads_tenacity_and_no_driver() -> None:
-    statement = "from headway import retry, retry_on_oc000, run_transaction"
-    assert modules_after(statement) <= {"headway", "tenacity", "typing_extensions"}
 
 
 def test_the_version_is_that_of_the_package() -> None:

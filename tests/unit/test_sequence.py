@@ -1,5 +1,6 @@
 """The machine by itself: whatever the order and whoever dies, each result is applied once."""
 
+import re
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -32,32 +33,26 @@ USUAL = SequenceSettings()
         ({"hold_at_most": 29 * 60 * SECOND}, "hold_at_most"),
         ({"on_gap": OnGap.SKIP}, "on_late=retract"),
         ({"on_gap": "skip"}, "on_late=retract"),
-        ({"on_gap": "PARK"}, "on_gap='PARK' is not accepted: use one of OnGap.BACKFILL"),
-        ({"on_late": None}, "on_late=None is not accepted: use one of OnLate.RETRACT"),
-        ({"schedule": (5,)}, "schedule=(5,) is not accepted: use durations"),
-        ({"schedule": SECOND}, "is not accepted: use durations"),
-        ({"lease": 30}, "lease=30 is not accepted: use a duration"),
-        ({"breaker": 10.0}, "breaker=10.0 is not accepted: use a whole number"),
+        ({"on_gap": "PARK"}, "on_gap='PARK'"),
+        ({"on_late": None}, "on_late=None"),
+        ({"schedule": (5,)}, "schedule=(5,)"),
+        ({"schedule": SECOND}, "schedule="),
+        ({"lease": 30}, "lease=30"),
+        ({"breaker": 10.0}, "breaker=10.0"),
     ],
 )
 def test_senseless_settings_are_refused(senseless: dict[str, Any], names: str) -> None:
-    with pytest.raises(ConfigurationError, match=names.replace("(", r"\(").replace(")", r"\)")):
+    with pytest.raises(ConfigurationError, match=re.escape(names)):
         SequenceSettings(**senseless)
 
 
-def test_a_choice_may_be_its_text() -> None:
+def test_a_choice_may_be_its_text_and_times_are_scaled_but_no_counts() -> None:
     given: dict[str, Any] = {"on_gap": "park", "on_late": "drop"}
     settings = SequenceSettings(**given)
     assert (settings.on_gap is OnGap.PARK, settings.on_late is OnLate.DROP) == (True, True)
-
-
-@pytest.mark.parametrize("factor", [0.0, -1.0])
-def test_settings_are_not_scaled_away(factor: float) -> None:
-    with pytest.raises(ConfigurationError, match="schedule"):
-        USUAL.scaled(factor)
-
-
-def test_all_times_are_scaled_and_no_counts() -> None:
+    for factor in (0.0, -1.0):
+        with pytest.raises(ConfigurationError, match="schedule"):
+            USUAL.scaled(factor)
     scaled = USUAL.scaled(1 / 60)
     assert scaled.give_up_after == 3 * SECOND
     assert (scaled.lease, scaled.hold_at_most) == (SECOND / 2, 60 * SECOND)
@@ -148,6 +143,36 @@ def test_engines_are_told_what_to_write() -> None:
     assert changes(after, before) == ([], [3])
 
 
+@pytest.mark.parametrize(
+    ("age", "look"),
+    [
+        (180, 182.5),
+        (182, 182.5),
+        (182.5, 187.5),
+        (187.5, 197.5),
+        (257.5, 317.5),
+        (258, 317.5),
+        (317.5, 377.5),
+        (1799, 1800),
+    ],
+)
+def test_past_its_time_a_gap_is_looked_at_on_a_grid(age: float, look: float) -> None:
+    state, _ = Sequencer().offer(KeyState(marker=1), Offer("k", 3, b"", "t"), NOW)
+    assert due(state, USUAL, NOW + age * SECOND) == NOW + look * SECOND
+
+
+def test_results_that_come_do_not_put_off_the_look_at_a_gap() -> None:
+    """One result a minute, as checks come: a look in a minute from each would never be."""
+    machine, behind = Sequencer(), NOW
+    state, _ = machine.offer(KeyState(marker=1), Offer("k", 3, b"", "t"), NOW)
+    state, looked = machine.expire(state, Look("k", "x", behind), NOW + 180 * SECOND)
+    assert (looked.given_up, looked.look_in) == (None, 2.5 * SECOND)
+    for position, age in ((4, 220), (5, 240)):
+        offer = Offer("k", position, b"", f"t{position}", caught_up=behind)
+        state, offered = machine.offer(state, offer, NOW + age * SECOND)
+        assert offered.look_in == (257.5 - age) * SECOND
+
+
 class Run:
     """Workers that take results in any order, die, and come back."""
 
@@ -189,7 +214,7 @@ class Run:
             work = answer.work
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(
     st.permutations(range(1, 13)),
     st.sets(st.integers(0, 11), max_size=4),
@@ -213,7 +238,7 @@ def test_in_any_order_and_whoever_dies_all_are_applied_once_and_in_order(
     assert run.state == KeyState(marker=12)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(st.sets(st.integers(1, 30), min_size=1), st.permutations(range(1, 31)), st.integers(1, 40))
 def test_true_misses_are_found_and_late_results_take_them_back(
     never: set[int], order: list[int], pause: int

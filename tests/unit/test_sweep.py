@@ -76,23 +76,25 @@ def test_a_delay_is_never_longer_than_the_longest(
 
 
 @pytest.mark.parametrize(
-    ("attempts", "minutes"), [(1, 5), (2, 10), (3, 20), (4, 40)], ids=lambda n: f"{n}"
+    ("status", "attempts", "waits", "why"),
+    [
+        ("failed", 1, 5 * MINUTE, Why.BACKOFF),
+        ("failed", 2, 10 * MINUTE, Why.BACKOFF),
+        ("failed", 3, 20 * MINUTE, Why.BACKOFF),
+        ("failed", 4, 40 * MINUTE, Why.BACKOFF),
+        # What may be in hand is due when it has not moved for a day.
+        ("pending", 1, DAY, Why.IN_HAND),
+        ("processing", 1, DAY, Why.IN_HAND),
+        (None, 1, DAY, Why.IN_HAND),
+    ],
 )
-def test_what_failed_is_due_when_its_backoff_has_elapsed(attempts: int, minutes: int) -> None:
-    early = doc(
-        status="failed", attemptCount=attempts, lastAttemptTime=ago(minutes * MINUTE - TICK)
-    )
-    due = doc(status="failed", attemptCount=attempts, lastAttemptTime=ago(minutes * MINUTE))
-    assert judge(early, RULE, NOW) == Leave(Why.BACKOFF)
+def test_what_was_attempted_is_due_when_its_wait_is_over(
+    status: str | None, attempts: int, waits: timedelta, why: Why
+) -> None:
+    early = doc(status=status, attemptCount=attempts, lastAttemptTime=ago(waits - TICK))
+    due = doc(status=status, attemptCount=attempts, lastAttemptTime=ago(waits))
+    assert judge(early, RULE, NOW) == Leave(why)
     assert judge(due, RULE, NOW) == Requeue(swept(1), 1, attempts + 1)
-
-
-@pytest.mark.parametrize("status", ["pending", "processing", None])
-def test_what_may_be_in_hand_is_due_when_it_has_not_moved_for_a_day(status: str | None) -> None:
-    moved = doc(status=status, attemptCount=1, lastAttemptTime=ago(DAY - TICK))
-    unmoved = doc(status=status, attemptCount=1, lastAttemptTime=ago(DAY))
-    assert judge(moved, RULE, NOW) == Leave(Why.IN_HAND)
-    assert judge(unmoved, RULE, NOW) == Requeue(swept(1), 1, 2)
 
 
 def test_with_a_threshold_of_nothing_only_the_backoff_counts() -> None:
@@ -254,22 +256,16 @@ def test_where_nobody_knows_the_operation_of_a_claim_all_make_the_same(
 
 
 @pytest.mark.parametrize("status", ["pending", "failed"])
-def test_nothing_happens_before_the_time_that_a_person_said(status: str) -> None:
+def test_the_time_that_a_person_said_goes_before_everything(status: str) -> None:
     document = doc(status=status, attemptCount=1, lastAttemptTime=ago(2 * DAY))
     later = {**document, "retryAt": instant(NOW + TICK)}
     assert judge(later, RULE, NOW) == Leave(Why.SCHEDULED)
     assert said(judge(later, RULE, NOW + TICK)) == REQUEUED
     exhausted = {**later, "attemptCount": 5}
     assert judge(exhausted, RULE, NOW) == Leave(Why.SCHEDULED)
-
-
-def test_a_person_may_schedule_a_year_ahead_and_beyond_that_nobody_waits() -> None:
-    far = doc(attemptCount=1, lastAttemptTime=ago(2 * DAY), retryAt=instant(NOW + 366 * DAY))
+    far = {**document, "retryAt": instant(NOW + 366 * DAY)}  # a year ahead is the farthest
     assert judge(far, RULE, NOW) == Leave(Why.SCHEDULED)
     assert said(judge(far, RULE, NOW - TICK)) == REQUEUED
-
-
-def test_the_time_that_a_person_said_goes_before_the_backoff() -> None:
     document = doc(status="failed", attemptCount=4, lastAttemptTime=ago(MINUTE))
     assert judge(document, RULE, NOW) == Leave(Why.BACKOFF)
     assert said(judge({**document, "retryAt": instant(NOW)}, RULE, NOW)) == REQUEUED
@@ -385,47 +381,94 @@ def test_what_is_given_back_is_as_it_was_but_for_its_generation(
     assert then.attempt == judgement.attempt
 
 
-@pytest.mark.parametrize("status", ["processed", "failed", "failed_max_retries", "archived", None])
-def test_what_was_settled_meanwhile_is_only_let_go(status: str | None) -> None:
-    document = doc(status="failed", attemptCount=1, lastAttemptTime=ago(DAY))
+RELEASED = {"claimToken": None, "claimUntil": None, "claimBefore": None}
+
+
+def after_claim(document: Document) -> tuple[Requeue, Document]:
     judgement = judge(document, RULE, NOW)
     assert isinstance(judgement, Requeue)
-    after = {**document, **claimed(document, judgement, token="t", until=NOW + HOUR, now=NOW)}
+    changes = claimed(document, judgement, token="t", until=NOW + HOUR, now=NOW)
+    assert (moment(changes["lastAttemptTime"]), moment(changes["claimUntil"])) == (NOW, NOW + HOUR)
+    return judgement, {**document, **changes}
+
+
+@pytest.mark.parametrize("status", ["processed", "failed", "failed_max_retries", "archived", None])
+def test_what_was_settled_meanwhile_is_only_released(status: str | None) -> None:
+    _, after = after_claim(doc(status="failed", attemptCount=1, lastAttemptTime=ago(DAY)))
     assert given_back(after)["status"] == "failed"
-    assert given_back({**after, "status": status}) == {
-        "claimToken": None, "claimUntil": None, "claimBefore": None
-    }  # fmt: skip
+    assert given_back({**after, "status": status}) == RELEASED
 
 
 def test_what_a_person_scheduled_meanwhile_stays_scheduled() -> None:
-    document = doc(retryAt=ago(HOUR))
-    judgement = judge(document, RULE, NOW)
-    assert isinstance(judgement, Requeue)
-    after = {**document, **claimed(document, judgement, token="t", until=NOW + HOUR, now=NOW)}
+    _, after = after_claim(doc(retryAt=ago(HOUR)))
     assert given_back(after)["retryAt"] == ago(HOUR)
     assert given_back({**after, "retryAt": ago(-HOUR)})["retryAt"] == ago(-HOUR)
 
 
 @pytest.mark.parametrize("before", [None, "garbage", [], 7])
-def test_a_claim_that_says_nothing_of_before_is_only_let_go(before: Any) -> None:
-    assert given_back({"claimToken": "t", "claimBefore": before}) == {
-        "claimToken": None, "claimUntil": None, "claimBefore": None
-    }  # fmt: skip
+def test_a_claim_that_says_nothing_of_before_is_only_released(before: Any) -> None:
+    assert given_back({"claimToken": "t", "claimBefore": before}) == RELEASED
 
 
 def test_at_the_highest_generation_a_claim_is_still_found_again() -> None:
-    highest = doc(sweepGeneration=MOST)
-    judgement = judge(highest, RULE, NOW)
-    assert isinstance(judgement, Requeue)
+    judgement, after = after_claim(doc(sweepGeneration=MOST))
     assert judgement.generation == MOST
-    changes = claimed(highest, judgement, token="t", until=NOW + HOUR, now=NOW)
-    again = judge({**highest, **changes}, RULE, NOW + HOUR)
+    again = judge(after, RULE, NOW + HOUR)
     assert isinstance(again, Requeue)
     assert (again.generation, again.operation) == (MOST, judgement.operation)
-
-
-def test_the_flag_of_a_lifecycle_is_watched_too() -> None:
     assert set(watched(FLAGGED)) - set(watched(RULE)) == {"embedded"}
+
+
+# What awaits a document, obstacle by obstacle, until a sweep does something
+
+USUAL = SweepRule(lifecycle=Lifecycle("messages"))
+
+
+def at(offset: timedelta) -> str:
+    return instant(NOW + offset)
+
+
+FAILED = {"status": "failed", "attemptCount": 1}
+TRIED = {"attemptCount": 1, "lastAttemptTime": at(-HOUR)}
+HELD = {"leaseToken": "w", "leaseUntil": at(MINUTE)}
+
+
+@pytest.mark.parametrize(
+    ("fields", "why", "due"),
+    [
+        ({}, None, 0 * HOUR),
+        ({**FAILED, "lastAttemptTime": at(-DAY)}, None, 0 * HOUR),
+        ({**FAILED, "lastAttemptTime": at(-MINUTE)}, Why.BACKOFF, 4 * MINUTE),
+        (TRIED, Why.IN_HAND, 23 * HOUR),
+        ({"createdAt": at(-MINUTE)}, Why.YOUNG, 14 * MINUTE),
+        ({"status": "failed", "retryAt": at(2 * HOUR)}, Why.SCHEDULED, 2 * HOUR),
+        (HELD, Why.LEASED, MINUTE),
+        ({"claimToken": "s", "claimUntil": at(MINUTE)}, Why.CLAIMED, MINUTE),
+        # Behind the time that a person set, a worker may still have it.
+        ({**TRIED, "retryAt": at(HOUR)}, Why.SCHEDULED, 23 * HOUR),
+        # Behind its lease there is its backoff.
+        ({"attemptCount": 2, "lastAttemptTime": at(-MINUTE), **HELD}, Why.LEASED, 9 * MINUTE),
+    ],
+)
+def test_a_document_is_due_when_nothing_is_in_the_way(
+    fields: dict[str, Any], why: Why | None, due: timedelta
+) -> None:
+    found = prospect({"_id": "m", **fields}, USUAL, NOW)
+    assert found.due == NOW + due
+    assert isinstance(found.then, Requeue)
+    assert found.judgement == (found.then if why is None else Leave(why))
+
+
+def test_what_has_had_its_attempts_is_given_up_a_backoff_after_its_lease() -> None:
+    found = prospect({"_id": "m", "attemptCount": 3, **HELD}, USUAL, NOW)
+    assert (found.judgement, found.then) == (Leave(Why.LEASED), GiveUp(3))
+    assert found.due == NOW + MINUTE + 20 * MINUTE
+
+
+@pytest.mark.parametrize("status", ["processed", "failed_max_retries", "on holiday"])
+def test_what_is_settled_is_never_due(status: str) -> None:
+    found = prospect({"_id": "m", "status": status}, USUAL, NOW)
+    assert (found.due, found.then) == (None, None)
 
 
 # Through a whole life
@@ -516,8 +559,3 @@ def test_every_document_that_nobody_finishes_is_given_up_in_the_end(
     for action in (*actions, *["die", "sweep"] * 12):
         life.act(action)
     assert rule.lifecycle.state(life.document) is State.GIVEN_UP
-
-
-def test_times_are_written_so_that_they_are_read_back() -> None:
-    after = claimed(doc(), Requeue("o", 1, 1), token="t", until=NOW + HOUR, now=NOW)
-    assert (moment(after["lastAttemptTime"]), moment(after["claimUntil"])) == (NOW, NOW + HOUR)
