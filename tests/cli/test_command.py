@@ -94,18 +94,6 @@ def test_a_package_that_is_missing_is_named_with_its_cure(
     assert cure in done.stderr
 
 
-COMMANDS = [(), ("config", "show"), ("demo", "ledger"), ("ledger", "serve"), ("ledger", "load")]
-
-
-def test_help_shows_flags_without_values_and_the_setting_behind_a_default() -> None:
-    for words in COMMANDS:
-        said = typed(*words, "--help").stdout
-        assert "--help" in said
-        assert "bool" not in said
-    said = " ".join(typed("ledger", "serve", "--help").stdout.split())
-    assert "[default: LEDGER_PORT, or 8080]" in said
-
-
 def test_a_port_that_is_taken_and_a_server_that_is_away_are_one_line(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])

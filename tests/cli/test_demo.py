@@ -4,19 +4,12 @@ import contextlib
 import json
 import signal
 from collections.abc import Iterator
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
 
-from headway.facts import GapGivenUp, ResultHeld, ResultReleased
-from headway.order import Why
-from headway.systems.uptime.demo.criteria import criteria
-from headway.systems.uptime.demo.journal import Journal, JournalWatcher
-from headway.systems.uptime.demo.measured import Measured, measure
 from headway.testing.servers.loopback import free_port
 from headway.testing.servers.process import Process, wait_until
 from tests.cli.shops import COMMAND, WITH_CTRL_C
@@ -126,62 +119,3 @@ def test_an_unmet_criterion_is_an_exit_code(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
     done = headway("demo", "uptime", "--picture", "nowhere/a.svg", folder=tmp_path)
     assert (done.returncode, "--picture 'nowhere/a.svg'" in done.stderr) == (2, True)
-
-
-def a_run(journal: Journal, way: str = "in order", **changes: Any) -> Measured:
-    came = {("a", position): float(position) for position in range(6) if position != 3}
-    known = {"came": came, "missing": frozenset({("a", 3)}), "still": [(20.0, 30.0)]}
-    return measure(way, journal, until=100.0, seconds=1.0, **known | changes)
-
-
-def test_a_gap_is_counted_from_its_opening_to_its_result() -> None:
-    journal = Journal()
-    watcher = JournalWatcher(journal, 1)
-    journal.apply("a", 0)
-    journal.now = 10.0
-    watcher.tell(ResultHeld("a", 2, 1))
-    journal.now = 40.0
-    journal.apply("a", 1)
-    journal.apply("a", 2)
-    watcher.tell(ResultReleased("a", 2))
-    journal.now = 50.0
-    watcher.tell(ResultHeld("a", 4, 1))
-    watcher.tell(ResultHeld("a", 5, 2))
-    journal.now = 60.0
-    watcher.tell(GapGivenUp("a", Why.TIMEOUT, 2))
-    journal.miss("a", 3)
-    for position in (4, 5):
-        journal.apply("a", position)
-        watcher.tell(ResultReleased("a", position))
-    run = a_run(journal)
-    assert (journal.filled, run.filled_soon) == ([30.0], 1)
-    assert (run.added, run.timeouts, run.true_misses, run.false_misses) == (3, 1, 1, 0)
-    assert (run.in_order, run.twice, run.not_applied) == (True, 0, 0)
-    # 20 s with one held (no consumer ran for ten more), and 10 s with two.
-    assert run.mean_held == pytest.approx((20 + 20) / 30)
-
-
-def test_figures_find_what_is_wrong_and_each_criterion_can_fail() -> None:
-    journal = Journal()
-    for position in (0, 2, 1, 1):
-        journal.apply("a", position)
-    journal.miss("a", 1)
-    run = a_run(journal)
-    assert (run.in_order, run.twice, run.false_misses, run.true_misses) == (False, 1, 1, 0)
-    assert run.not_applied == 2
-    plain = replace(a_run(Journal(), "plain"), false_misses=1000, true_misses=1)
-    seen = {"added": 2000, "applied": 5, "timeouts": 1, "filled": 100, "filled_soon": 95}
-    good = replace(plain, false_misses=0, mean_held=1.5, **seen)
-    assert [each.met for each in criteria(plain, good)] == [True] * 8
-    wrong = [
-        (replace(plain, false_misses=0), good),
-        (plain, replace(good, filled_soon=89)),
-        (plain, replace(good, timeouts=100)),
-        (plain, replace(good, breakers=2)),
-        (plain, replace(good, mean_held=2.1)),
-        (plain, replace(good, false_misses=1)),
-        (plain, replace(good, true_misses=0)),
-        (plain, replace(good, twice=1)),
-    ]
-    for number, (before, after) in enumerate(wrong):
-        assert [each.met for each in criteria(before, after)].index(False) == number

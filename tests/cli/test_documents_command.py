@@ -212,6 +212,11 @@ def test_a_reset_shows_first_and_then_lets_them_begin_anew(office: Office) -> No
     assert found.items() >= expected.items()
     ahead = datetime.fromisoformat(found["retryAt"]) - datetime.now(UTC)
     assert timedelta(minutes=115) < ahead <= 2 * HOUR
+    office.give_up("a", collection="archives")
+    advice = office.do("reset", "archives", "--all", *PARSING).stdout.splitlines()[-1]
+    assert advice.endswith("headway sweep declared:parsing --once --collection archives")
+    command = advice[advice.index("headway sweep") :].split()[1:]
+    assert typed(*command, folder=office.folder).returncode in {0, 1}
     assert office.get("c")["status"] == GONE
     assert office.do(*words).returncode == 1  # there is no such document any longer
 
@@ -344,44 +349,6 @@ def test_what_a_worker_may_have_stays_even_if_a_person_insists(office: Office) -
     assert done.returncode == 1
     assert set(names) <= set(office.ids())
     assert all(f"{name} was refused" in done.stdout for name in names)
-
-
-MISTYPED = "RETRY_JOB_MAX_ATTEMPTS_ARCHIVE"
-
-
-@pytest.mark.parametrize(
-    "words", ["documents stuck archives", "documents reset archives --all --dry-run", "config show"]
-)
-def test_a_mistyped_number_of_attempts_is_refused_as_a_sweep_does(
-    office: Office, words: str
-) -> None:
-    office.put("archives", "a", status="failed", attemptCount=1, source="mail")
-    services = {"HEADWAY_SERVICES": "declared:parsing"}
-    for given, code in (
-        ({MISTYPED: "7"}, 0),  # what there is cannot be known
-        ({MISTYPED: "7", **services}, 2),
-        ({f"{MISTYPED}S": "7", **services}, 0),
-    ):
-        done = typed(*words.split(), folder=office.folder, environment=given)
-        assert done.returncode == code
-        assert (f"{MISTYPED}S?" in done.stderr) == (code == 2)
-
-
-def test_the_command_that_sweeps_what_was_reset_can_be_typed(office: Office) -> None:
-    def reset(*words: str, collection: str = "archives", **environment: str) -> str:
-        office.give_up("a", collection=collection)
-        done = office.do("reset", collection, "--all", *words, **environment)
-        return done.stdout.splitlines()[-1]
-
-    ends = "--once --collection archives"
-    bus = {"HEADWAY_BUS": office.url}
-    assert reset(**bus).endswith(f"headway sweep MODULE:SERVICE {ends}")
-    assert reset(*PARSING, **bus).endswith(f"headway sweep declared:parsing {ends}")
-    given = reset(*PARSING, "--bus", office.url)
-    assert given.endswith(f"headway sweep declared:parsing {ends} --bus {office.url}")
-    assert reset(**bus, HEADWAY_SERVICES="declared").endswith(f"headway sweep {ends}")
-    other = reset(collection="orders", **bus, HEADWAY_SERVICES="declared")
-    assert "headway sweep" not in other
 
 
 # What stays of a change

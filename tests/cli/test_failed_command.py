@@ -123,17 +123,6 @@ def test_an_error_type_that_no_dead_letter_has_is_told_with_those_that_there_are
     assert "Malformed" not in known.stderr
 
 
-def test_a_dead_letter_that_is_named_and_has_another_error_is_skipped(shop: ShopFile) -> None:
-    shop.fill(*bad(1))
-    done = shop("failed", "requeue", "parsing", "--id", ids(shop)[0], "--error-type", "Nope")
-    assert done.exit_code == 1
-    assert "ValueError" in done.stdout
-    assert done.stderr.count("Nope") <= 1
-    shop("failed", "purge", "parsing", "--yes")
-    empty = shop("failed", "requeue", "parsing", "--error-type", "ValueError")
-    assert (empty.exit_code, "parsing.failed" in empty.stderr) == (0, True)
-
-
 def test_a_change_leaves_a_record_where_there_is_no_terminal(shop: ShopFile) -> None:
     shop.fill(*bad(2))
     record = json.loads(shop.typed("failed", "requeue", "parsing", "--limit", "1").stderr)

@@ -189,16 +189,6 @@ def test_a_system_or_a_person_says_for_how_long_a_key_waits(file: Office, tmp_pa
     assert (refused.returncode, "'shop:nothing'" in refused.stderr) == (2, True)
 
 
-def test_a_drain_does_not_claim_what_only_the_workers_know(file: Office) -> None:
-    file.hold("a", 1, 3, family="orders")
-    explained = file("explain", "a", "--name", "orders").stdout
-    assert "--settings" in explained
-    record = json.loads(file("drain", "a", "--name", "orders", "--yes").stderr.splitlines()[-1])
-    assert "on_gap" not in record
-    assert (record["gaps"], record["held"]) == ({"a": [[2, 2, 1]]}, 1)
-    assert "--settings" not in file("explain", "a", "--name", "orders").stdout
-
-
 def hold(url: str, name: str | None, key: str, settings: SequenceSettings) -> None:
     """Apply a first result, and hold one behind a gap."""
     named: dict[str, Any] = {} if name is None else {"name": name}
@@ -267,17 +257,3 @@ def test_a_password_is_never_part_of_the_advice(redis_database: str) -> None:
     assert advice(done.stdout) == [
         ["order", "explain", "a", "--name", "uptime", "--sequences", "URL"]
     ]
-
-
-def test_a_result_that_cannot_be_applied_is_explained_with_its_attempts(file: Office) -> None:
-    def apply(_work: Turn) -> None:
-        raise ValueError("not today")
-
-    async def fail() -> None:
-        async with Resequencer(apply, url=file.url, name="orders") as orders:
-            assert await orders.offer("a", 1) == "held"
-
-    asyncio.run(fail())
-    (found,) = file.json("explain", "a", "--name", "orders")
-    assert found["mode"] == "paused"
-    assert "1 attempt" in file("explain", "a", "--name", "orders").stdout

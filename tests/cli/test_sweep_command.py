@@ -1,8 +1,6 @@
 """`headway sweep` on a real file."""
 
 import json
-import os
-import pty
 import re
 import signal
 import sqlite3
@@ -269,44 +267,6 @@ def test_it_sweeps_at_every_interval_until_it_is_told_to_stop(shop: SweepShop) -
         process.kill()
         process.communicate()
     assert "sweep/leader" not in shop.query("select name from headway_leases")
-
-
-def test_a_person_at_a_terminal_sees_a_bar_and_can_stop_it(shop: SweepShop) -> None:
-    shop.stuck("messages", 1_200)
-    control, terminal = pty.openpty()
-    process = shop.started(
-        *("sweep", "shop:parsing", "--once"),
-        env={
-            "RETRY_JOB_RATE_PER_SECOND": "400",
-            "RETRY_JOB_CAP_AFTER_DOWNTIME": "0",
-            "TERM": "xterm",
-        },
-        stdout=terminal,
-        stderr=terminal,
-        stdin=terminal,
-    )
-    os.close(terminal)
-    said = ""
-    try:
-        deadline = time.monotonic() + 60
-        while not re.search(r"[1-9]\d*/1200", said):
-            assert time.monotonic() < deadline, said
-            said += os.read(control, 4096).decode(errors="replace")
-        process.send_signal(signal.SIGINT)
-        while process.poll() is None:
-            try:
-                said += os.read(control, 4096).decode(errors="replace")
-            except OSError:
-                break
-        assert process.wait(timeout=30) == 130, said
-    finally:
-        process.kill()
-        process.wait()
-        os.close(control)
-    sent = len(shop.queued())
-    assert 0 < sent <= 1_200
-    attempts = [count for _, count in shop.status("messages").values()]
-    assert attempts.count(2) == sent
 
 
 def test_a_worker_can_sweep_when_it_starts(shop: SweepShop) -> None:

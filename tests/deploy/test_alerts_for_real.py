@@ -72,26 +72,35 @@ class Watch:
 
 @contextmanager
 def watching(
-    folder: Path, jobs: dict[str, str], *, silent: int = 60, seconds: int = 1
+    folder: Path,
+    jobs: dict[str, str],
+    *,
+    silent: int = 60,
+    seconds: int = 1,
+    alertmanager: str | None = None,
 ) -> Iterator[Watch]:
-    """Watch some targets every so many seconds; what takes minutes by the rules takes one here."""
-    groups = [
-        group
-        for file in RULES
-        if file.name != "retry_policy.yml"  # there is no sweeper here, and that would be said
-        for group in yaml.safe_load(file.read_text())["groups"]
-    ]
-    for group in groups:
-        for rule in group["rules"]:
-            if rule.get("for", "").endswith("m"):
-                rule["for"] = "1s"
-            if rule.get("alert") == "HeadwayWorkerSilent":
-                assert rule["expr"].endswith("> 60")
-                rule["expr"] = rule["expr"].replace("> 60", f"> {silent}")
+    """Watch some targets every so many seconds; what takes minutes by the rules takes one here.
+
+    The rules of sweeps are for a Pushgateway, and the others for workers: one says the other away.
+    """
+    swept = "pushgateway" in jobs
+    files = [file for file in RULES if (file.name == "retry_policy.yml") is swept]
+    groups = [group for file in files for group in yaml.safe_load(file.read_text())["groups"]]
+    for rule in (rule for group in groups for rule in group["rules"]):
+        if rule.get("for", "").endswith(("m", "h") if swept else "m"):
+            rule["for"] = "1s"
+        rule["expr"] = rule["expr"].replace("[6h:5m]", "[5m:1s]")
+        if rule.get("alert") == "HeadwayWorkerSilent":
+            assert rule["expr"].endswith("> 60")
+            rule["expr"] = rule["expr"].replace("> 60", f"> {silent}")
     file = folder / "rules.yml"
     file.write_text(json.dumps({"groups": groups}))
-    interval = timedelta(seconds=seconds)
-    with Prometheus(targets=jobs, rule_files=[file], interval=interval) as prometheus:
+    with Prometheus(
+        targets=jobs,
+        rule_files=[file],
+        interval=timedelta(seconds=seconds),
+        alertmanager=alertmanager,
+    ) as prometheus:
         yield Watch(prometheus)
 
 

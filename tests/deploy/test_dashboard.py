@@ -15,13 +15,9 @@ import pytest
 
 from headway.testing.servers import RabbitMQ, wait_until
 from tests.deploy.expressions import (
-    BOARDS,
-    EVENTS,
-    FAILED,
     RABBITMQ,
     RETRIES,
     ROOT,
-    UPTIME,
     known,
     names,
     panels,
@@ -40,38 +36,6 @@ def test_the_files_are_what_the_generator_gives() -> None:
         check=False,
     )
     assert run.returncode == 0, run.stdout + run.stderr
-
-
-def test_there_are_the_boards_that_the_pages_name() -> None:
-    found = {json.loads(file.read_text())["title"]: name for name, file in BOARDS.items()}
-    assert found == {
-        "Headway events": EVENTS,
-        "Retry Policy Monitoring": RETRIES,
-        "Failed Queues": FAILED,
-        "Uptime backlog": UPTIME,
-    }
-
-
-@pytest.mark.parametrize("board", BOARDS)
-def test_panels_do_not_overlap_and_show_what_is_now_and_what_is_unknown(board: str) -> None:
-    shown = panels(board)
-    assert len({panel["id"] for panel in shown}) == len(shown)
-    taken: set[tuple[int, int]] = set()
-    for panel in shown:
-        at = panel["gridPos"]
-        across, down = range(at["x"], at["x"] + at["w"]), range(at["y"], at["y"] + at["h"])
-        cells = {(x, y) for x in across for y in down}
-        assert not cells & taken, panel["title"]
-        assert max(across) < 24
-        taken |= cells
-        if panel["type"] in {"gauge", "stat"}:
-            assert panel["options"]["reduceOptions"]["calcs"] == ["last"]
-            assert all(target["instant"] for target in panel["targets"])
-            first = panel["fieldConfig"]["defaults"]["mappings"][0]["options"]
-            assert (first["match"], first["result"]["text"]) == ("null+nan", "unknown")
-    variables = json.loads(BOARDS[board].read_text())["templating"]["list"]
-    choices = {one["name"] for one in variables}
-    assert set(re.findall(r"\$\{?(\w+)", json.dumps(shown))) == {*choices, "__rate_interval"}
 
 
 def test_the_five_panels_that_the_document_asks_for_are_there() -> None:

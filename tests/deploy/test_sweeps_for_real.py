@@ -12,17 +12,14 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-import yaml
 
-from headway.adapters.prometheus.pushing import Pushgateway as Push
-from headway.core.gateway_url import GatewayUrl
 from headway.testing.engines import open_engine
-from headway.testing.ports import SweepFigures, instant
+from headway.testing.ports import instant
 from headway.testing.servers import Alertmanager, Prometheus, Pushgateway, wait_until
 from headway.testing.servers.loopback import HOST, free_port, http_request
 from tests.chaos.running import HEADWAY, Site
-from tests.deploy.expressions import RETRIES, RULES, targets
-from tests.deploy.test_alerts_for_real import Watch
+from tests.deploy.expressions import RETRIES, targets
+from tests.deploy.test_alerts_for_real import Watch, watching
 
 pytestmark = [
     pytest.mark.server("prometheus"),
@@ -76,24 +73,6 @@ class Swept(Site):
         return run.stderr
 
 
-@contextmanager
-def watching(folder: Path, gateway: Pushgateway, manager: Alertmanager) -> Iterator[Watch]:
-    """Watch a Pushgateway in a hurry: what takes minutes or hours by the rules takes one second."""
-    (policy,) = [file for file in RULES if file.name == "retry_policy.yml"]
-    rules = yaml.safe_load(policy.read_text())
-    for group in rules["groups"]:
-        for rule in group["rules"]:
-            if "for" in rule:
-                rule["for"] = "1s"
-            rule["expr"] = rule["expr"].replace("[6h:5m]", "[5m:1s]")
-    file = folder / "rules.yml"
-    file.write_text(json.dumps(rules))
-    with Prometheus(
-        targets={"pushgateway": gateway.url}, rule_files=[file], alertmanager=manager.url
-    ) as prometheus:
-        yield Watch(prometheus)
-
-
 def value(prometheus: Prometheus, expression: str) -> float | None:
     found = prometheus.query(expression)
     assert len(found) <= 1, f"{expression} gives {found}"
@@ -104,7 +83,7 @@ async def test_three_runs_by_hand_add_up_and_an_alert_fires_and_ends(tmp_path: P
     with (
         Alertmanager() as manager,
         Pushgateway() as gateway,
-        watching(tmp_path, gateway, manager) as watch,
+        watching(tmp_path, {"pushgateway": gateway.url}, alertmanager=manager.url) as watch,
     ):
         site = Swept(tmp_path, gateway=gateway.url)
         await site.make()
@@ -128,19 +107,6 @@ async def test_three_runs_by_hand_add_up_and_an_alert_fires_and_ends(tmp_path: P
         said = watch.until_fires("StuckDocumentsWarning", collection="messages", tier="2")
         _first_command_answers(site, said, "51")
         assert wait_until(lambda: "StuckDocumentsWarning" in _held(manager), SOON)
-
-        # The database is away: that is said, and what was known stays said.
-        nothing = SweepFigures(
-            at=datetime.now(UTC),
-            collections=("messages",),
-            tallies={"messages": None},
-            totals=None,
-            last_run=datetime.now(UTC),
-        )
-        await Push(GatewayUrl(gateway.url)).push(nothing)
-        watch.until_fires("RetryJobDatabaseDown")
-        watch.until_fires("StuckDocumentsWarning", collection="messages")
-        assert value(watch.prometheus, REQUEUED) == 6
 
         site.query(
             "update headway_documents set body = json_set(body, '$.status', 'processed') "

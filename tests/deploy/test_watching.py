@@ -54,7 +54,7 @@ def test_prometheus_scrapes_every_service_loads_all_alerts_and_sends_them() -> N
 
 @pytest.mark.server("alertmanager")  # amtool comes with it
 def test_the_alertmanager_accepts_its_file_and_keeps_quiet_only_alerts_that_there_are() -> None:
-    check = ["amtool", "check-config", ALERTMANAGER]
+    check = ["amtool", "check-config", str(ALERTMANAGER)]
     run = subprocess.run(check, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stdout + run.stderr
     for rule in read(ALERTMANAGER)["inhibit_rules"]:

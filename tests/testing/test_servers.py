@@ -157,13 +157,6 @@ def test_a_server_that_cannot_start_shows_its_log_and_leaves_nothing() -> None:
     assert not server.folder.path.exists()
 
 
-def test_a_missing_program_is_named_with_its_cure(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", str(Path(sys.executable).parent))
-    assert "util-linux" in str(Redis.missing())
-    with pytest.raises(ServerError, match="apt-get install"):
-        Redis()
-
-
 @pytest.mark.server("redis")
 @pytest.mark.server("postgresql")
 @pytest.mark.server("rabbitmq")

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-import headway
 from headway.testing.trial import Trial
 
 ROOT = Path(__file__).parents[2]
@@ -35,11 +34,6 @@ def test_the_files_of_an_event_are_traced_in_the_order_of_their_execution() -> N
     assert found["calls"] == sum(row["calls"] for row in found["executed"])
     # It is published by two calls in one file, which the worker has no need of.
     assert found["executed"][0] == {"file": of(Trial), "calls": 2, "entries": 1}
-
-
-def test_a_coroutine_that_goes_on_after_an_await_is_not_called_again() -> None:
-    first = traced("result", "sqlite")["executed"][0]
-    assert (first["file"], first["entries"]) == (of(headway.Resequencer), 1)
 
 
 def of(kind: type) -> str:

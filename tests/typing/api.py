@@ -17,7 +17,7 @@ from headway import (
     retry_on_oc000,
     run_transaction,
 )
-from headway.retrying import Classifier, Exponential, Rule, Verdict
+from headway.retrying import Classifier, Rule, Verdict
 
 
 @retry
@@ -32,11 +32,6 @@ async def awaited(number: int) -> str:
 
 @retry(on=(ConnectionError, TimeoutError), max_attempts=3, ttl=timedelta(seconds=5))
 def with_settings(number: int) -> str:
-    return str(number)
-
-
-@retry(backoff=Exponential(base=timedelta(seconds=1), cap=timedelta(seconds=9)), ttl=None)
-async def awaited_with_settings(number: int) -> str:
     return str(number)
 
 
@@ -86,7 +81,6 @@ async def inside() -> None:
     coroutine: Coroutine[Any, Any, str] = awaited(1)
     assert_type(await coroutine, str)
     assert_type(await awaited(1), str)
-    assert_type(await awaited_with_settings(1), str)
     await awaited("1")  # type: ignore[arg-type]
     assert_type(await awaited_transaction(1), str)
     assert_type(await Service().awaited_method(1), str)

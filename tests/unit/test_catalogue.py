@@ -1,6 +1,7 @@
 """The tables against the libraries they speak of: real names, real errors, real attributes."""
 
 import asyncio
+import builtins
 import email.message
 import errno
 import importlib
@@ -112,6 +113,11 @@ def bulk(*codes: int) -> pymongo.errors.BulkWriteError:
     return pymongo.errors.BulkWriteError({"writeErrors": [{"code": code} for code in codes]})
 
 
+def made(module: Any, *names: str) -> list[BaseException]:
+    """Make errors that take no words."""
+    return [getattr(module, name)() for name in names]
+
+
 def failure(code: int) -> pymongo.errors.OperationFailure:
     return pymongo.errors.OperationFailure("no", code)
 
@@ -131,12 +137,8 @@ ERRORS: dict[tuple[Verdict, str], list[BaseException]] = {
     MISUSED: [
         ConfigurationError("no"),
         TransactionRolledBackError(),
-        TypeError(),
-        AttributeError(),
-        KeyError(),
-        ZeroDivisionError(),
-        AssertionError(),
-        RecursionError(),
+        *made(builtins, "TypeError", "AttributeError", "KeyError", "ZeroDivisionError"),
+        *made(builtins, "AssertionError", "RecursionError"),
         failure(263),
         pymongo.errors.InvalidName("no name"),
         pymongo.errors.InvalidOperation("closed"),
@@ -176,9 +178,7 @@ ERRORS: dict[tuple[Verdict, str], list[BaseException]] = {
         labelled("TransientTransactionError"),
         labelled("RetryableWriteError", 189),
         failure(10107),
-        redis.exceptions.ConnectionError(),
-        redis.exceptions.TimeoutError(),
-        redis.exceptions.BusyLoadingError(),
+        *made(redis.exceptions, "ConnectionError", "TimeoutError", "BusyLoadingError"),
         redis.exceptions.ReadOnlyError(),
         redis.exceptions.OutOfMemoryError("command not allowed"),
         redis.exceptions.MasterDownError("Link with MASTER is down"),
@@ -190,15 +190,12 @@ ERRORS: dict[tuple[Verdict, str], list[BaseException]] = {
         pika.exceptions.AMQPConnectionError(),
         pika.exceptions.ConnectionClosedByBroker(320, "closing"),
         pika.exceptions.ChannelClosedByBroker(405, "locked"),
-        aiormq.exceptions.AMQPConnectionError(),
-        aiormq.exceptions.ChannelLockedResource(),
+        *made(aiormq.exceptions, "AMQPConnectionError", "ChannelLockedResource"),
         httpx.ConnectError("refused"),
         httpx.ReadTimeout("slow"),
         httpx.RemoteProtocolError("hung up"),
-        requests.ConnectionError(),
-        requests.ReadTimeout(),
-        aiohttp.ServerDisconnectedError(),
-        aiohttp.ClientPayloadError(),
+        *made(requests, "ConnectionError", "ReadTimeout"),
+        *made(aiohttp, "ServerDisconnectedError", "ClientPayloadError"),
         urllib3.exceptions.ProtocolError(),
     ],
     UNKNOWN: [
@@ -226,18 +223,15 @@ ERRORS: dict[tuple[Verdict, str], list[BaseException]] = {
     FULL: [failure(14031)],
     LOGIN: [
         failure(18),
-        redis.exceptions.AuthenticationError(),
-        redis.exceptions.AuthorizationError(),
-        pika.exceptions.ProbableAuthenticationError(),
-        pika.exceptions.ProbableAccessDeniedError(),
+        *made(redis.exceptions, "AuthenticationError", "AuthorizationError"),
+        *made(pika.exceptions, "ProbableAuthenticationError", "ProbableAccessDeniedError"),
         aiormq.exceptions.AuthenticationError(),
     ],
     REFUSED: [
         pika.exceptions.UnroutableError([]),
         pika.exceptions.ChannelClosedByBroker(404, "no queue"),
         pika.exceptions.ChannelClosedByBroker(406, "other type"),
-        aiormq.exceptions.ChannelNotFoundEntity(),
-        aiormq.exceptions.ChannelPreconditionFailed(),
+        *made(aiormq.exceptions, "ChannelNotFoundEntity", "ChannelPreconditionFailed"),
     ],
 }
 

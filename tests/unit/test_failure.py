@@ -180,22 +180,6 @@ def test_a_traceback_is_written_as_python_writes_it(raising: Callable[[], None])
         assert trace(caught.value) == "".join(traceback.format_exception(caught.value))
 
 
-def test_two_lines_of_one_function_are_told_apart() -> None:
-    def either(first: bool) -> None:  # noqa: FBT001 (short)
-        if first:
-            raise ValueError("one")
-        raise ValueError("other")
-
-    texts = []
-    for first in (True, False, True):
-        with pytest.raises(ValueError, match="o") as caught:
-            either(first)
-        texts.append(trace(caught.value))
-    assert 'raise ValueError("one")' in texts[0]
-    assert 'raise ValueError("other")' in texts[1]
-    assert texts[0] == texts[2]
-
-
 def test_an_exception_that_was_never_raised_or_cannot_be_shown_has_a_text() -> None:
     class HostileError(Exception):
         def __str__(self) -> str:

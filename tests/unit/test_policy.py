@@ -131,8 +131,8 @@ def test_a_shorter_pause_than_the_backoff_is_not(asked: timedelta | datetime) ->
 
 @pytest.mark.parametrize("verdict", RETRYABLE)
 def test_work_is_parked_while_its_dependency_is_down(verdict: Verdict) -> None:
-    late = {"attempts": 500, "age": 9 * HOUR}
-    assert decided(diagnosis(verdict), LIMITED, **late, health=Health.DOWN) == Park("a.rule")
+    found, late = diagnosis(verdict), 9 * HOUR
+    assert decided(found, LIMITED, attempts=500, age=late, health=Health.DOWN) == Park("a.rule")
     assert decided(diagnosis(verdict), health=Health.SUSPECTED) == after(TENTH)
 
 

@@ -6,7 +6,7 @@ import signal
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ REPORT = {"service": "chunking", "level": "error", "message": "it broke"}
 
 
 def page(
-    file: Path, clock: VirtualClock | None = None, *, most: int = 10_000, **limits: timedelta
+    file: Path, clock: VirtualClock | None = None, *, most: int = 10_000, **limits: Any
 ) -> TestClient:
     book, time = SqliteErrorBook(file, most=most), clock or VirtualClock(START)
     return TestClient(application(book, time, hosts=["testserver"], **limits))
