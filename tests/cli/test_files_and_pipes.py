@@ -116,15 +116,8 @@ def test_an_unset_variable_names_no_engine_no_event_and_no_document(shop: ShopFi
 
 
 def run(folder: Path, words: Sequence[str], **streams: Any) -> "subprocess.CompletedProcess[bytes]":
-    return subprocess.run(
-        [*COMMAND, *words],
-        env=ENVIRONMENT,
-        cwd=folder,
-        stdin=subprocess.DEVNULL,
-        timeout=100,
-        check=False,
-        **streams,
-    )
+    usual: dict[str, Any] = {"env": ENVIRONMENT, "cwd": folder, "stdin": subprocess.DEVNULL}
+    return subprocess.run([*COMMAND, *words], timeout=100, check=False, **{**usual, **streams})
 
 
 def test_a_disk_that_is_full_leaves_the_old_file(shop: ShopFile, export: list[str]) -> None:
@@ -135,6 +128,8 @@ def test_a_disk_that_is_full_leaves_the_old_file(shop: ShopFile, export: list[st
         [*export, "--output", "out.jsonl", "--force"],
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (20, 20)),
         capture_output=True,
+        # Python would cut its own compiled modules short, and no other process could load them.
+        env={**ENVIRONMENT, "PYTHONDONTWRITEBYTECODE": "1"},
     )
     assert (done.returncode, len(done.stderr.splitlines())) == (3, 1), done
     assert target.read_text() == "old"

@@ -126,7 +126,11 @@ def test_a_full_disk_says_how_many_events_were_stored(tmp_path: Path) -> None:
     done = subprocess.run(
         [*COMMAND, "publish", "Late", "-"],
         input="\n".join(json.dumps({"n": n, "text": "x" * 500}) for n in range(4_000)),
-        env={**os.environ, "HEADWAY_BUS": f"sqlite:///{tmp_path}/full.db"},
+        env={
+            **os.environ,
+            "HEADWAY_BUS": f"sqlite:///{tmp_path}/full.db",
+            "PYTHONDONTWRITEBYTECODE": "1",  # see test_files_and_pipes.py
+        },
         cwd=tmp_path,
         preexec_fn=no_room,
         capture_output=True,

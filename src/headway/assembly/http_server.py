@@ -20,7 +20,7 @@ _BACKLOG = 2048
 
 
 def listen(host: str, port: int, *, named: str, cure: str = "choose others") -> socket.socket:
-    """Open the socket; `named` is how whoever chose host and port has said so."""
+    """Open the socket; `named` says by which setting host and port were chosen."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         return socket.create_server((host, port), family=family, backlog=_BACKLOG)

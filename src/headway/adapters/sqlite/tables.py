@@ -51,7 +51,7 @@ class Tables:
         return await self._readers.run(work)
 
     async def close(self) -> None:
-        """Finish what was asked for, and let go of the file."""
+        """Finish what was asked for, and close the file."""
         await asyncio.to_thread(self._let_go)
 
     def _make(self, connection: sqlite3.Connection) -> None:
