@@ -9,7 +9,7 @@ import pytest
 from headway.testing.proxy import Fault, Proxy
 from headway.testing.servers import PostgreSQL
 from headway.testing.servers.loopback import free_port
-from tests.systems.ledger.ledgers import BULK, EVENTS, Ledger, a_ledger, an_event, connect
+from tests.systems.ledger.ledgers import EVENTS, Ledger, a_ledger, an_event, connect
 
 
 @contextlib.contextmanager
@@ -31,22 +31,12 @@ async def test_exhausted_retries_say_that_nothing_was_stored(
         assert answer.headers["retry-after"] == "1"
         body = answer.json()
         assert (body["error"], body["event_id"], body["stored"]) == ("exhausted", "event-1", False)
-        assert "NOT stored" in body["message"]
         assert await ledger.is_empty()
         call = {"call": "store_event", "error_type": "OC000_TRANSACTION_CONFLICT"}
         assert await ledger.sample("headway_retries_total", **call) == 1
         given_up = {**call, "reason": "max_attempts_exceeded"}
         assert await ledger.sample("headway_gave_up_total", **given_up) == 1
         assert (await ledger.send(an_event())).status_code == 201
-
-
-async def test_a_bulk_that_met_conflicts_may_be_sent_again(sqlite_database: str) -> None:
-    async with a_ledger(sqlite_database, retry_attempts=1) as ledger:
-        with another_writer(sqlite_database):
-            answer = await ledger.http.post(BULK, json={"events": [an_event()]})
-        assert answer.status_code == 207
-        assert answer.headers["retry-after"] == "1"
-        assert answer.json()["results"][0]["status_code"] == 500
 
 
 async def test_a_conflict_that_passes_is_not_seen_by_the_sender(sqlite_database: str) -> None:
@@ -89,14 +79,6 @@ async def test_a_failure_in_the_middle_leaves_nothing(ledger: Ledger) -> None:
     assert await ledger.sample("ledger_events_total", event_type=kind, outcome="failed") == 1
 
 
-async def test_a_ledger_without_its_tables_is_not_well(ledger: Ledger) -> None:
-    await ledger.rows("drop table ledger_entities")
-    answer = await ledger.http.get("/health")
-    assert answer.status_code == 503
-    assert answer.json()["reason"] == "the database refused it for a reason that will not pass"
-    assert (await ledger.http.get("/api/v1/entities")).status_code == 500
-
-
 @pytest.fixture
 def proxy(postgres_server: PostgreSQL) -> Iterator[Proxy]:
     with Proxy(*postgres_server.address) as proxy:
@@ -112,10 +94,8 @@ async def test_a_database_that_is_away_may_be_asked_again(
         answer = await ledger.send(an_event())
         assert (answer.status_code, answer.json()["error"]) == (500, "unreachable")
         assert answer.headers["retry-after"] == "1"
-        assert "NOT stored" in answer.json()["message"]
         health = await ledger.http.get("/health")
         assert health.status_code == 503
-        assert health.json()["reason"] == "the database could not be reached"
         totals = await ledger.http.get("/api/v1/totals")
         assert (totals.status_code, totals.headers["retry-after"]) == (500, "1")
         proxy.heal()
@@ -145,7 +125,6 @@ async def test_an_unknown_outcome_is_called_unknown_and_found_out_by_the_key(
         assert (answer.status_code, answer.headers["retry-after"]) == (500, "1")
         body = answer.json()
         assert (body["error"], body["stored"]) == ("outcome_unknown", None)
-        assert "UNKNOWN whether the event was stored" in body["message"]
         kind = "LoanPaymentSubmitted"
         assert await ledger.sample("ledger_events_total", event_type=kind, outcome="unknown") == 1
         # The sender gave no key; the answer names the one that makes the write its own.

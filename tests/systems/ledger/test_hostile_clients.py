@@ -21,16 +21,9 @@ async def test_a_bulk_of_too_many_events_is_refused_whole(sqlite_database: str) 
         event = json.dumps(an_event())
         answer = await ledger.http.post(BULK, content=a_bulk(*[event] * 4))
         assert (answer.status_code, answer.json()["error"]) == (413, "too_many")
-        assert "at most 3 events" in answer.json()["message"]
-        assert "LEDGER_MAX_BULK_EVENTS" in answer.json()["message"]
         assert await ledger.is_empty()
         events = [json.dumps(an_event(event_id=f"e{n}")) for n in range(3)]
         assert (await ledger.http.post(BULK, content=a_bulk(*events))).status_code == 201
-        # What is no list of events is named as before, however many commas there are.
-        answer = await ledger.http.post(BULK, content=b'{"events": {"a": [1,2,3,4,5,6,7]}}')
-        assert (answer.status_code, answer.json()["field"]) == (422, "events")
-        answer = await ledger.http.post(BULK, content=b'{"events": [[1,2,3,4],')
-        assert answer.status_code == 400
 
 
 def peak(pids: list[int]) -> float:
@@ -40,13 +33,11 @@ def peak(pids: list[int]) -> float:
     return max(int(each[1]) * 1024 for each in found)
 
 
-@pytest.mark.parametrize("item", ["1", "{}"])
 async def test_millions_of_items_cost_neither_memory_nor_the_time_of_others(
-    tmp_path: Path, item: str
+    sqlite_database: str, tmp_path: Path
 ) -> None:
-    database = f"sqlite:///{tmp_path / 'ledger.db'}"
-    body = a_bulk(*[item] * (5 * MEGABYTE // (len(item) + 1) - 10))
-    with a_server(tmp_path, database) as served:
+    body = a_bulk(*["{}"] * (5 * MEGABYTE // 3 - 10))
+    with a_server(tmp_path, sqlite_database) as served:
         before = peak(served.process.tree())
         async with httpx.AsyncClient(base_url=served.url, timeout=60) as http:
             headers = {"Content-Type": "application/json"}
@@ -83,7 +74,6 @@ async def test_a_page_of_another_site_cannot_write(
     given = {"Content-Type": "application/json", **headers}
     answer = await sqlite_ledger.http.post(path, content=body, headers=given)
     assert answer.status_code == status
-    assert answer.json()["message"]
     assert await sqlite_ledger.is_empty()
 
 
@@ -91,7 +81,6 @@ async def test_a_page_of_another_name_cannot_read(sqlite_ledger: Ledger) -> None
     for path in ("/api/v1/events", "/metrics", "/docs"):
         answer = await sqlite_ledger.http.get(path, headers={"Host": "evil.example"})
         assert answer.status_code == 421
-        assert "LEDGER_ALLOWED_HOSTS" in answer.json()["message"]
 
 
 @pytest.mark.parametrize(
@@ -111,9 +100,3 @@ async def test_own_clients_write_as_before(sqlite_ledger: Ledger, headers: dict[
     given = {"Content-Type": "application/json", **headers}
     answer = await sqlite_ledger.http.post(EVENTS, content=json.dumps(an_event()), headers=given)
     assert answer.status_code == 201
-
-
-async def test_any_host_can_be_allowed(sqlite_database: str) -> None:
-    async with a_ledger(sqlite_database, allowed_hosts=("*",)) as ledger:
-        answer = await ledger.http.get("/health", headers={"Host": "whatever.example"})
-        assert answer.status_code == 200

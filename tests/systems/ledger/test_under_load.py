@@ -19,21 +19,6 @@ async def test_four_types_times_five_are_all_stored(database: str, tmp_path: Pat
     assert (report.sent, report.stored) == (20, 20)
 
 
-async def test_sqlite_keeps_exact_books_without_retry_and_stores_more_with_it(
-    sqlite_database: str, tmp_path: Path
-) -> None:
-    reports = {}
-    for attempts in ("1", "5"):
-        with a_server(tmp_path, sqlite_database, "--attempts", attempts) as server:
-            plan = hot_run(events=120, entities=10)
-            reports[attempts] = await run_load(server.url, plan, clients=20)
-    without, with_retry = reports["1"], reports["5"]
-    assert without.faults == with_retry.faults == ()
-    assert without.conflicts == without.sent - without.stored > 0
-    assert with_retry.retries > 0
-    assert with_retry.stored > without.stored
-
-
 async def on_postgresql(
     database: str, folder: Path, *, attempts: int, patient: bool, events: int, clients: int
 ) -> Report:
