@@ -11,50 +11,18 @@ import httpx
 import msgspec
 import pytest
 
-from headway import ConfigurationError
 from headway.retrying import Verdict
 from headway.systems.consensus.events import EmbeddingGenerationFailed, EmbeddingsGenerated
 from headway.systems.consensus.failures import CLASSIFIER, ModelAnswerError
-from headway.systems.consensus.models.embedder import open_embedder, open_tokenizer
 from headway.systems.consensus.models.openai_embeddings import OpenAIEmbedder
-from headway.systems.consensus.models.wordllama import WordLlama, WordLlamaTokenizer
 from headway.systems.consensus.services.embedding import embedding_service
 from headway.systems.consensus.settings import ConsensusSettings
-from headway.systems.consensus.text.tokens import PlainTokenizer
 from headway.systems.consensus.vectors.file import FileVectors
 from headway.testing.trial import Trial
 from tests.systems.consensus.passages import LettersEmbedder, an_id, vector
-from tests.systems.consensus.test_chunking import Heard
+from tests.systems.consensus.threads import Desk
 
 # WordLlama
-
-
-def _near(one: Any, other: Any) -> float:
-    return float(sum(a * b for a, b in zip(one, other, strict=True)))
-
-
-def test_texts_that_mean_the_like_are_near_each_other() -> None:
-    question, answer, other = WordLlama().embed(
-        ["When is the summer meeting?", "We gather in June, on a weekend.", "The cache has a bug."]
-    )
-    assert len(question) == 256
-    assert _near(question, question) == pytest.approx(1.0, abs=1e-5)
-    assert _near(question, answer) > _near(question, other) + 0.1
-
-
-def test_a_subject_counts_as_much_as_its_text_however_short_that_is() -> None:
-    model = WordLlama()
-    asked, subject, short = model.embed(["rain gauge", "Rain gauge at dawn", "Thanks, Greg."])
-    both, *_ = model.embed(["Thanks, Greg."], ["Rain gauge at dawn"])
-    assert _near(short, asked) < _near(both, asked) < _near(subject, asked)
-    assert _near(both, short) == pytest.approx(_near(both, subject), abs=1e-5)
-
-
-@pytest.mark.parametrize("text", ["", " ", "\ud800 broken", "\0", "\N{GRINNING FACE}" * 1000])
-def test_any_text_has_a_vector_of_length_one_or_none(text: str) -> None:
-    (found,) = WordLlama().embed([text])
-    assert _near(found, found) == pytest.approx(1.0 if text else 0.0, abs=1e-4)
-    assert (WordLlamaTokenizer().count([text])[0] > 0) == bool(text)
 
 
 def test_the_model_is_loaded_without_network_and_leaves_logging_alone() -> None:
@@ -72,11 +40,6 @@ assert not logging.getLogger().handlers
 assert not {"wordllama", "requests", "huggingface_hub"} & set(sys.modules)
 """
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
-
-
-def test_another_model_of_wordllama_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match=r"CONSENSUS_EMBEDDING_MODEL='big'.*leave it out"):
-        open_embedder(ConsensusSettings(embedding_model="big"))
 
 
 # A service that speaks as OpenAI's does
@@ -112,43 +75,6 @@ def test_texts_are_sent_in_batches_and_come_back_in_their_order() -> None:
     assert requests[0].headers["Authorization"] == "Bearer sk-secret"
 
 
-def test_a_subject_is_sent_before_its_text() -> None:
-    sent: list[Any] = []
-
-    def answer(request: httpx.Request) -> httpx.Response:
-        sent.append(msgspec.json.decode(request.content))
-        return _lengths(request)
-
-    _embedder(answer, key="").embed(["text", "alone"], ["subject", ""])
-    assert sent == [
-        {"model": "m", "input": ["subject\n\ntext", "alone"], "encoding_format": "float"}
-    ]
-
-
-@pytest.mark.parametrize(
-    ("code", "verdict"),
-    [
-        (429, Verdict.TRANSIENT),
-        (503, Verdict.TRANSIENT),
-        (400, Verdict.PERMANENT),
-        (401, Verdict.PERMANENT),
-    ],
-)
-def test_an_error_keeps_the_pause_asked_for_and_hides_the_key(code: int, verdict: Verdict) -> None:
-    def answer(_: httpx.Request) -> httpx.Response:
-        said = {"error": {"message": "Incorrect API key provided: sk-secret."}}
-        return httpx.Response(code, json=said, headers={"Retry-After": "42"})
-
-    with pytest.raises(httpx.HTTPStatusError, match=f"answered {code}") as caught:
-        _embedder(answer).embed(["text"])
-    assert "sk-secret" not in str(caught.value)
-    assert "Incorrect API key" in str(caught.value)
-    diagnosis = CLASSIFIER.classify(caught.value)
-    assert diagnosis.verdict is verdict
-    if verdict is Verdict.TRANSIENT:
-        assert diagnosis.retry_after == timedelta(seconds=42)
-
-
 @pytest.mark.parametrize(
     "content",
     [
@@ -169,13 +95,6 @@ def test_an_answer_that_is_none_is_asked_for_again(content: bytes) -> None:
     assert CLASSIFIER.classify(caught.value).verdict is Verdict.TRANSIENT
 
 
-def test_the_backend_is_chosen_by_the_settings() -> None:
-    asked = ConsensusSettings(embedding_backend="openai", embedding_url="http://models/v1")
-    assert isinstance(open_embedder(asked), OpenAIEmbedder)
-    assert isinstance(open_tokenizer(asked), PlainTokenizer)
-    assert isinstance(open_tokenizer(ConsensusSettings()), WordLlamaTokenizer)
-
-
 # The service
 
 
@@ -193,12 +112,12 @@ class MoodyVectors(FileVectors):
 
 
 class Scene:
-    """The service with a small model and a file of vectors, and somebody who listens."""
+    """The service with a small model and a file of vectors, and a service that listens."""
 
     def __init__(self, path: Path) -> None:
         self.model = LettersEmbedder()
         self.vectors = MoodyVectors(path / "vectors.db")
-        self.heard = Heard("EmbeddingsGenerated", "EmbeddingGenerationFailed")
+        self.heard = Desk(EmbeddingsGenerated, EmbeddingGenerationFailed)
         service = embedding_service(
             ConsensusSettings(data=path), embedder=self.model, vectors=self.vectors
         )
@@ -261,8 +180,7 @@ async def test_chunks_are_embedded_kept_marked_and_announced(scene: Scene) -> No
     assert found.passage.chunk_id == an_id("aab")
     assert found.score == pytest.approx(1.0)
     assert (found.passage.subject, found.passage.sender) == ("Re: Letters", "Ada")
-    (data,) = scene.heard.data
-    event = msgspec.convert(data, EmbeddingsGenerated)
+    (event,) = scene.heard.data
     assert event.chunk_ids == [an_id("aab"), an_id("c")]
     assert (event.embedding_count, event.embedding_dimension) == (2, 3)
     assert (event.embedding_backend, event.embedding_model) == ("letters", "letters-3")
@@ -275,22 +193,6 @@ async def test_idempotent_embedding(scene: Scene) -> None:
     assert scene.model.asked == [["a"]]
     assert scene.vectors.ids() == {an_id("a")}
     assert len(scene.heard.data) == 1
-
-
-async def test_only_what_is_not_embedded_is_and_all_are_announced(scene: Scene) -> None:
-    await scene.trial.put("chunks", chunk("a", embedding_generated=True), chunk("b"))
-    await scene.run("a", "b")
-    assert scene.model.asked == [["b"]]
-    (data,) = scene.heard.data
-    assert data["chunk_ids"] == [an_id("a"), an_id("b")]
-    assert data["embedding_count"] == 1
-
-
-async def test_a_chunk_that_was_given_up_is_not_announced_as_embedded(scene: Scene) -> None:
-    await scene.trial.put("chunks", chunk("a", status="failed_max_retries"), chunk("b"))
-    await scene.run("a", "b")
-    assert await scene.flags() == {"a": False, "b": True}
-    assert [data["chunk_ids"] for data in scene.heard.data] == [[an_id("b")]]
 
 
 async def test_a_second_run_after_a_crash_puts_the_same_vectors_in_the_same_place(
@@ -317,25 +219,13 @@ async def test_with_one_of_two_chunks_visible_it_waits_for_the_other(scene: Scen
     assert await scene.flags() == {"a": True, "b": True}
 
 
-async def test_retry_with_exponential_backoff(scene: Scene) -> None:
-    scene.model.failures = [ConnectionError("lost"), TimeoutError("slow")]
-    await scene.trial.put("chunks", chunk("a"))
-    began = scene.trial.clock.now()
-    await scene.run("a")
-    assert len(scene.model.asked) == 3
-    assert scene.trial.clock.now() - began >= timedelta(seconds=15)
-    assert await scene.flags() == {"a": True}
-    assert await scene.trial.letters("embedding.generation.failed") == []
-
-
-async def test_max_retries_exceeded_is_a_letter_and_one_failed_event(scene: Scene) -> None:
+async def test_max_retries_exceeded_is_a_dead_letter_and_one_failed_event(scene: Scene) -> None:
     scene.model.failures = [ConnectionError("lost")] * 3
     await scene.trial.put("chunks", chunk("a"))
     await scene.run("a")
     (letter,) = await scene.trial.letters("embedding.generation.failed")
     assert letter.abandoned_reason == "max_attempts_exceeded"
-    (data,) = scene.heard.data
-    failed = msgspec.convert(data, EmbeddingGenerationFailed)
+    (failed,) = scene.heard.data
     assert (failed.chunk_ids, failed.embedding_backend) == ([an_id("a")], "letters")
     assert failed.error_message == "lost"
     assert await scene.flags() == {"a": False}
@@ -354,18 +244,6 @@ async def test_vectors_that_cannot_be_kept_are_tried_again_and_nothing_is_marked
     await scene.run()
     assert await scene.flags() == {"a": True}
     assert len(scene.heard.data) == 1
-
-
-async def test_what_the_model_refuses_is_a_letter_at_once(scene: Scene) -> None:
-    request = httpx.Request("POST", "http://models")
-    scene.model.failures = [
-        httpx.HTTPStatusError("too long", request=request, response=httpx.Response(400))
-    ]
-    await scene.trial.put("chunks", chunk("a"))
-    await scene.run("a")
-    (letter,) = await scene.trial.letters("embedding.generation.failed")
-    assert letter.abandoned_reason == "non_retryable"
-    assert len(scene.model.asked) == 1
 
 
 async def test_a_stuck_chunk_is_swept_and_embedded(scene: Scene) -> None:

@@ -2,8 +2,7 @@
 
 import asyncio
 import importlib
-import os
-import subprocess
+import re
 import sys
 from collections.abc import Iterator
 from email.message import EmailMessage
@@ -13,12 +12,13 @@ from typing import Any
 
 import pytest
 
-from headway import ConfigurationError, connect, run_services
-from headway.assembly.connection import Connection
-from headway.assembly.loading import load_services
+from headway import connect, run_services
 from headway.systems.consensus import events
 from headway.systems.consensus.status import FAILED_QUEUES, Status, read_status
 from headway.testing.engines import Worker
+from headway.testing.trial import Trial
+from tests.systems.consensus.hostile import mbox as hostile_mbox
+from tests.systems.consensus.hostile import message
 
 PIPELINE = "headway.systems.consensus.pipeline"
 EMPTY = "empty@list"
@@ -57,36 +57,6 @@ def pipeline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Module
     sys.modules.pop(PIPELINE, None)
 
 
-ASKED_FOR_ONE = f"""
-import sys
-from headway.assembly.loading import load_services
-(service,) = load_services(["{PIPELINE}:parsing"])
-print(service.name, [each for each in ("qdrant_client", "numpy", "httpx") if each in sys.modules])
-"""
-
-
-def test_a_stage_makes_and_loads_nothing_that_only_another_one_needs(tmp_path: Path) -> None:
-    settings = {"CONSENSUS_VECTORS": "http://127.0.0.1:9", "CONSENSUS_DATA": str(tmp_path)}
-    done = subprocess.run(
-        [sys.executable, "-c", ASKED_FOR_ONE],
-        env={**os.environ, **settings},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stdout == "parsing []\n"
-
-
-def test_all_services_are_found_in_their_order_and_one_by_its_name(pipeline: ModuleType) -> None:
-    assert [each.name for each in load_services([PIPELINE])] == [
-        "ingestion", "parsing", "chunking", "embedding", "orchestrator", "summarization",
-        "reporting",
-    ]  # fmt: skip
-    assert load_services([f"{PIPELINE}:chunking"]) == [pipeline.chunking]
-    with pytest.raises(ConfigurationError, match=f"did you mean {PIPELINE}:chunking"):
-        load_services([f"{PIPELINE}:chunkin"])
-
-
 def test_every_event_has_its_consumer_and_every_service_its_failed_queue(
     pipeline: ModuleType,
 ) -> None:
@@ -95,6 +65,10 @@ def test_every_event_has_its_consumer_and_every_service_its_failed_queue(
         for service in pipeline.SERVICES
         for (_, kind), subscription in service.subscriptions.items()
     }
+    assert [each.name for each in pipeline.SERVICES] == [
+        "ingestion", "parsing", "chunking", "embedding", "orchestrator", "summarization",
+        "reporting",
+    ]  # fmt: skip
     assert taken == {
         "ArchiveSubmitted": ("ingestion", "archive.ingestion.failed", "ArchiveIngestionFailed"),
         "ArchiveIngested": ("parsing", "parsing.failed", "ParsingFailed"),
@@ -113,15 +87,6 @@ def test_every_event_has_its_consumer_and_every_service_its_failed_queue(
     assert {queue for _, queue, _ in taken.values()} == set(FAILED_QUEUES)
 
 
-def test_the_settings_are_those_of_the_environment(
-    pipeline: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert pipeline.SETTINGS.data == tmp_path / "data"
-    monkeypatch.setenv("CONSENSUS_TOP_K", "many")
-    with pytest.raises(ConfigurationError, match="CONSENSUS_TOP_K='many'"):
-        importlib.reload(pipeline)
-
-
 async def run_to_the_end(services: tuple[Any, ...]) -> Status:
     """Run the services until nothing is on its way any more."""
     workers: list[Worker] = []
@@ -130,7 +95,7 @@ async def run_to_the_end(services: tuple[Any, ...]) -> Status:
     )
     try:
         async with asyncio.timeout(30):
-            while not (status := await read_status()).is_at_rest:  # noqa: ASYNC110 (nobody tells)
+            while not (status := await read_status()).is_at_rest:  # noqa: ASYNC110 (no event tells)
                 await asyncio.sleep(0.05)
     finally:
         if workers:
@@ -139,13 +104,8 @@ async def run_to_the_end(services: tuple[Any, ...]) -> Status:
     return status
 
 
-async def only_some(_: Connection, _collection: str, where: Any = None, **_given: Any) -> list[Any]:
-    assert where
-    return []
-
-
 async def test_an_archive_becomes_pages_and_the_same_archive_again_nothing_more(
-    pipeline: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    pipeline: ModuleType, tmp_path: Path
 ) -> None:
     submitted = {"path": str(mbox(tmp_path / "talk.mbox")), "source_name": "talk"}
     seen = []
@@ -159,9 +119,6 @@ async def test_an_archive_becomes_pages_and_the_same_archive_again_nothing_more(
             FAILED_QUEUES, 0
         )
     assert seen[0] == seen[1]
-    monkeypatch.setattr(Connection, "find", only_some)  # the store counts: not all is read for it
-    counted = (await read_status()).collections
-    assert {each.collection: dict(each.states) for each in counted} == seen[0]
     assert seen[0] == {
         "archives": {"processed": 1},
         "slices": {"processed": 1},
@@ -177,15 +134,18 @@ async def test_an_archive_becomes_pages_and_the_same_archive_again_nothing_more(
     assert len(list(reports.glob("*.md"))) == 2
 
 
-async def test_what_fails_is_counted_with_its_queue(pipeline: ModuleType, tmp_path: Path) -> None:
-    nothing = tmp_path / "nothing.mbox"
-    async with connect() as headway:
-        await headway.declare(*pipeline.SERVICES)
-        await headway.publish("ArchiveSubmitted", {"path": str(nothing), "source_name": "x"})
-        before = await read_status()
-    assert sum(before.waiting.values()) == 1
-    after = await run_to_the_end((pipeline.ingestion,))
-    (queue,) = [each for each in after.failed if each.letters]
-    assert (queue.queue, queue.letters) == ("archive.ingestion.failed", 1)
-    assert queue.oldest is not None
-    assert [each.documents for each in after.collections] == [0] * 6
+async def test_a_message_of_two_archives_is_on_the_page_of_its_thread_once(
+    pipeline: ModuleType, tmp_path: Path
+) -> None:
+    trial = Trial(*pipeline.SERVICES)
+    mails = [message(1), *(message(n, References="<m1@example.org>") for n in (2, 3))]
+    for number in (2, 3):  # the later archive has the earlier one in it, and one message more
+        path = tmp_path / f"{number}.mbox"
+        path.write_bytes(hostile_mbox(*mails[:number]))
+        await trial.publish("ArchiveSubmitted", {"path": str(path), "source_name": "pumps"})
+        await trial.run()
+    (thread,) = await trial.documents("threads")
+    assert len(thread["message_ids"]) == 5
+    page = (pipeline.SETTINGS.reports / f"{thread['_id']}.md").read_text()
+    assert re.search("^3 messages", page, re.MULTILINE)
+    assert [page.count(f"\nText number {n}.") for n in (1, 2, 3)] == [1, 1, 1]

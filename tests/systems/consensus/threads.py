@@ -124,11 +124,13 @@ class Desk:
 
     def __init__(self, *types: type[events.EventData]) -> None:
         self.service = Service("desk")
+        self.data: list[Any] = []
         self.told: dict[str, list[Any]] = {each.__name__: [] for each in types}
         for each in types:
             self.service.on(each.__name__, data=each)(self._keep)
 
     async def _keep(self, event: Event, work: Work) -> None:
+        self.data.append(event.data)
         self.told[event.event_type].append(event.data)
 
     async def check(self, trial: Trial) -> None:
