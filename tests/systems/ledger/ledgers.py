@@ -5,7 +5,6 @@ import sqlite3
 import sys
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from datetime import timedelta
-from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
@@ -146,9 +145,9 @@ def a_server(
         environment={
             "LEDGER_DATABASE_URL": database,
             "TMPDIR": str(folder),
+            "PATH": "/usr/local/bin:/usr/bin:/bin",
             **(environment or {}),
-        }
-        | _PATH,
+        },
     )
     served = ServedLedger(process, port, log)
     try:
@@ -157,8 +156,3 @@ def a_server(
         yield served
     finally:
         process.kill()
-
-
-_PATH = {"PATH": "/usr/local/bin:/usr/bin:/bin"}
-
-CREATED = HTTPStatus.CREATED

@@ -14,7 +14,7 @@ from tests.systems.ledger.ledgers import EVENTS, Ledger, a_ledger, an_event, con
 
 @contextlib.contextmanager
 def another_writer(database: str) -> Iterator[None]:
-    """Hold SQLite's write lock, as a long transaction of somebody else does."""
+    """Hold SQLite's write lock, as a long transaction of another program does."""
     with contextlib.closing(connect(database)) as connection:
         connection.execute("begin immediate")
         yield

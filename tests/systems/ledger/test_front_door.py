@@ -94,15 +94,6 @@ async def test_an_event_that_does_not_fit_its_entity_is_refused(ledger: Ledger) 
     assert len(await ledger.rows("select * from headway_operations")) == 1
 
 
-async def test_a_bulk_that_is_stored_whole_is_answered_like_one_event(ledger: Ledger) -> None:
-    events = [an_event(event_id=f"e{number}") for number in range(20)]
-    answer = await ledger.http.post(BULK, json={"events": events})
-    assert answer.status_code == 201
-    assert (answer.json()["stored"], answer.json()["not_stored"]) == (20, 0)
-    assert [each["event_id"] for each in answer.json()["results"]] == [f"e{n}" for n in range(20)]
-    assert (await ledger.entity("loan-1"))["paid_cents"] == 20 * 25_000
-
-
 async def test_one_bad_event_of_a_bulk_stops_no_other(ledger: Ledger) -> None:
     await ledger.send(an_event(event_id="taken"))
     events = [

@@ -1,6 +1,5 @@
 """A consumer on any engine, on a clock that a test moves."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -8,7 +7,7 @@ from pathlib import Path
 from headway.assembly.sequencing import OpenSequences
 from headway.clock import Chance
 from headway.metrics import Metric
-from headway.order import Disposition, SequenceSettings
+from headway.order import SequenceSettings
 from headway.systems.uptime import metrics
 from headway.systems.uptime.memory_store import MemoryStore
 from headway.systems.uptime.metrics import Tally
@@ -76,11 +75,10 @@ class Site:
         )
         self._opened: list[OpenSequences] = []
 
-    async def open(self, *keys: str, **given: object) -> None:
-        """Make the tables, and monitors that begin at four o'clock."""
+    async def open(self) -> None:
+        """Make the tables, and a monitor that begins at four o'clock."""
         await self.store.prepare()
-        for key in keys or ("s1",):
-            await self.subscribe(key)
+        await self.subscribe()
 
     async def subscribe(
         self,
@@ -137,7 +135,7 @@ class Site:
         await self.store.close()
 
     async def pass_time(self, consumer: ResultProcessor, seconds: float) -> None:
-        """Let time pass while somebody looks at what is due."""
+        """Let time pass while a consumer looks at what is due."""
         end = self.clock.now() + timedelta(seconds=seconds)
         while self.clock.now() < end:
             self.clock.advance(min(STEP, end - self.clock.now()))
@@ -173,6 +171,3 @@ async def send(consumer: ResultProcessor, *minutes: int) -> list[Handled]:
     handled = [await consumer.handle_result(check(minute)) for minute in minutes]
     await consumer.backlog.scheduled()
     return handled
-
-
-APPLIED: Sequence[Handled] = (Disposition.APPLIED,)

@@ -90,13 +90,10 @@ class Stage:
         return round(FOUR.timestamp() * 1000) + minute * self.interval_ms
 
     def tasks_done(self) -> int:
-        return self._said(" succeeded in ")
+        return self.said(" succeeded in ")
 
-    def given_up(self, key: str) -> int:
-        """Say how many waits of a subscription the worker of Celery has given up."""
-        return self._said(f" {key}: the wait for a missing result is over")
-
-    def _said(self, words: str) -> int:
+    def said(self, words: str) -> int:
+        """Say how often the worker of Celery said so."""
         return 0 if self.log is None else self.log.read_text().count(words)
 
 
@@ -167,10 +164,7 @@ class Door:
         ]
 
     async def counted(self, metric: Metric) -> float:
-        return self.tally.get(metric) + await self.counted_elsewhere(metric)
-
-    async def counted_elsewhere(self, metric: Metric) -> float:
-        return await self._elsewhere(metric.name)
+        return self.tally.get(metric) + await self._elsewhere(metric.name)
 
     async def has_counted(self, **expected: int) -> None:
         """Wait until the document's counters of all processes stand so; those not named at 0."""

@@ -14,7 +14,7 @@ _STEPS = {"offer", "complete", "look", "due", "give_back", "apply"}
 
 
 class Died(BaseException):
-    """The process is gone: nobody catches this, and nothing is done afterwards."""
+    """The process is gone: no code catches this, and nothing is done afterwards."""
 
 
 class Life:
@@ -59,7 +59,7 @@ class _Mortal:
 
 
 async def _play(site: Site, life: Life) -> None:
-    """Send all batches; whoever dies is replaced, and its batch comes again."""
+    """Send all batches; a worker that dies is replaced, and its batch comes again."""
     mortal = life.lived_by(site.sequences())
     workers: list[ResultProcessor] = [
         site.consumer(sequences=mortal, store=life.lived_by(site.store)),

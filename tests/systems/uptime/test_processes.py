@@ -6,25 +6,18 @@ import os
 import signal
 import subprocess
 import sys
-import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer, TopicPartition
 
 from headway.engines import open_sequences
-from headway.order import Disposition
-from headway.systems.uptime import metrics
 from headway.systems.uptime.embedded import Embedded
-from headway.systems.uptime.hosting import LoopThread, flushed_to
 from headway.systems.uptime.kafka_feed import produce
-from headway.systems.uptime.metrics import Tally
-from headway.systems.uptime.opening import FAMILY, open_processor, open_store
-from headway.systems.uptime.scheduling import scheduler_of
+from headway.systems.uptime.opening import FAMILY, open_store
 from headway.systems.uptime.settings import UptimeSettings
-from headway.systems.uptime.store import MonitorChange
 from headway.testing.servers import wait_until
 from headway.testing.servers.loopback import http_request
 from tests.systems.uptime.crowds import (
@@ -36,8 +29,7 @@ from tests.systems.uptime.crowds import (
     settings_in,
     subscribe,
 )
-from tests.systems.uptime.sites import Site, check
-from tests.systems.uptime.stages import celery_worker
+from tests.systems.uptime.sites import check
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -79,43 +71,6 @@ async def test_many_results_through_several_workers_of_which_one_is_killed(
     assert report.deaths == 1
     assert report.results == len(raws)
     assert await is_exact(settings, names, 40, missing) == []
-
-
-async def test_a_worker_that_fails_says_so_where_results_are_fed(tmp_path: Path) -> None:
-    settings = settings_in(tmp_path / "no folder of this name")
-    with Embedded(settings, workers=1) as pool, pytest.raises(RuntimeError, match="worker failed"):
-        await asyncio.to_thread(pool.feed, [check(1)])
-
-
-async def test_a_task_of_celery_gives_up_the_wait_and_never_goes_through_the_front_door(
-    tmp_path: Path, redis_database: str, rabbitmq_vhost: str
-) -> None:
-    settings = settings_in(tmp_path, sequences=redis_database, celery_broker=rabbitmq_vhost)
-    names = ["early", "missing", "gone", "fine"]
-    await subscribe(settings, names)
-    counts, log = Tally(), tmp_path / "celery.log"
-    with celery_worker(settings, log):
-        consumer = await open_processor(settings, counts, scheduler=scheduler_of(settings))
-        sent = [check(1, name) for name in names] + [check(3, name) for name in names[:3]]
-        await consumer.handle_results([*sent, check(2, "fine"), check(3, "fine")])
-        await consumer.backlog.scheduled()
-        assert counts.get(metrics.TASK_SCHEDULED) == 3
-        await consumer.store.change("gone", MonitorChange(delete=True))
-        assert await consumer.handle_result(check(2, "early")) is Disposition.APPLIED
-        await until_none_is_held(settings)
-    await consumer.close()
-    assert await is_exact(settings, ["early", "missing", "fine"], 3, {("missing", 2)}) == []
-    said = log.read_text()
-    assert said.count("process_uptime_backlog") > 3
-    assert "Traceback" not in said
-    # The front door would have counted its results as held once more.
-    store = open_store(settings)
-    everybody = await store.counts()
-    await store.close()
-    assert metrics.ADDED.name not in everybody
-    assert everybody[metrics.TIMEOUT.name] == 1
-    assert counts.get(metrics.ADDED) == 3
-    assert counts.get(metrics.REMOVED) + everybody[metrics.REMOVED.name] == 3
 
 
 @pytest.fixture
@@ -193,19 +148,25 @@ def test_the_commands_from_subscribing_to_the_record_of_checks(tmp_path: Path) -
     assert "misses that stand" in headway("uptime", "status", folder=tmp_path)
 
 
-def test_results_from_the_bus_with_metrics_of_all_processes(tmp_path: Path) -> None:
+def test_results_from_the_bus_with_options_that_go_before_the_settings_file_in_every_worker(
+    tmp_path: Path,
+) -> None:
     settings = settings_in(tmp_path)
     names = keys(5)
     asyncio.run(subscribe(settings, names))
     raws = mixed(results(names, 10, missing=set()), 25)
-    environment = {**os.environ, **settings.in_words()}
-    feed = [*HEADWAY, "uptime", "feed", "-"]
+    words = settings.in_words()
+    store = words.pop("UPTIME_STORE")
+    file = tmp_path / "settings.env"
+    file.write_text(f"UPTIME_STORE=sqlite:///{tmp_path}/other.db\n")
+    environment = {**os.environ, **words, "HEADWAY_SETTINGS": str(file)}
+    feed = [*HEADWAY, "uptime", "feed", "-", "--store", store]
     subprocess.run(feed, input=b"\n".join(raws), env=environment, check=True, capture_output=True)
-    run = [*HEADWAY, "uptime", "run", "--workers", "2", "--metrics-port", "0"]
-    with (tmp_path / "log").open("wb") as log:
+    run = [*HEADWAY, "uptime", "run", "--workers", "2", "--metrics-port", "0", "--store", store]
+    log_file = tmp_path / "log"
+    with log_file.open("wb") as log:
         consumer = subprocess.Popen(run, env=environment, stdout=log, stderr=log)
     try:
-        log_file = tmp_path / "log"
         assert wait_until(lambda: "/metrics" in log_file.read_text(), timedelta(seconds=60))
         port = int(log_file.read_text().partition("http://127.0.0.1:")[2].partition("/")[0])
         wanted = 'uptime_results_processed_total{region="default",status="success"} 50.0'
@@ -218,60 +179,26 @@ def test_results_from_the_bus_with_metrics_of_all_processes(tmp_path: Path) -> N
         consumer.terminate()
         consumer.wait(30)
     assert asyncio.run(is_exact(settings, names, 10, set())) == []
-
-
-def test_options_of_run_go_before_the_settings_file_in_every_worker(tmp_path: Path) -> None:
-    settings = settings_in(tmp_path)
-    names = keys(5)
-    asyncio.run(subscribe(settings, names))
-    raws = mixed(results(names, 10, missing=set()), 25)
-    words = settings.in_words()
-    store = words.pop("UPTIME_STORE")
-    file = tmp_path / "settings.env"
-    file.write_text(f"UPTIME_STORE=sqlite:///{tmp_path}/other.db\n")
-    environment = {**os.environ, **words, "HEADWAY_SETTINGS": str(file)}
-    feed = [*HEADWAY, "uptime", "feed", "-", "--store", store]
-    subprocess.run(feed, input=b"\n".join(raws), env=environment, check=True, capture_output=True)
-    run = [*HEADWAY, "uptime", "run", "--workers", "2", "--store", store]
-    with (tmp_path / "log").open("wb") as log:
-        consumer = subprocess.Popen(run, env=environment, stdout=log, stderr=log)
-    try:
-
-        def is_done() -> bool:
-            return asyncio.run(is_exact(settings, names, 10, set())) == []
-
-        assert wait_until(is_done, timedelta(seconds=40)), (tmp_path / "log").read_text()
-    finally:
-        consumer.terminate()
-        consumer.wait(30)
     assert not (tmp_path / "other.db").exists()
 
 
-def test_a_thread_that_hosts_a_consumer_ends_with_it() -> None:
-    before = threading.active_count()
-    thread = LoopThread("test")
-    assert thread.run(asyncio.sleep(0, "done")) == "done"
-    thread.close()
-    assert threading.active_count() == before
-
-
-async def test_what_could_not_be_stored_of_the_counts_is_stored_the_next_time(
-    memory: Site, caplog: pytest.LogCaptureFixture
+def test_offsets_that_kafka_has_no_more_end_the_run_with_the_setting_that_goes_on(
+    tmp_path: Path, kafka: str
 ) -> None:
-    count, troubles = memory.store.count, [OSError("disk full")]
-
-    async def refuse(counts: Mapping[str, float]) -> None:
-        if troubles:
-            raise troubles.pop()
-        await count(counts)
-
-    memory.store.count = refuse  # type: ignore[method-assign]
-    tally = Tally()
-    tally.add(metrics.ADDED, 2)
-    flushing = asyncio.create_task(flushed_to(memory.store, tally, memory.clock))
-    await memory.clock.wait(timedelta(seconds=1.5))
-    tally.add(metrics.ADDED)
-    await memory.clock.wait(timedelta(seconds=2))
-    flushing.cancel()
-    assert await memory.store.counts() == {metrics.ADDED.name: 3}
-    assert "disk full" in caplog.text
+    settings = settings_in(tmp_path, kafka_servers=kafka, kafka_group="readers")
+    asyncio.run(subscribe(settings, ["s1"]))
+    produce(settings, [check(1)], lambda _number: None)
+    reader = Consumer({"bootstrap.servers": kafka, "group.id": "readers"})
+    lost = [TopicPartition(settings.kafka_topic, number, 1000) for number in range(4)]
+    reader.commit(offsets=lost, asynchronous=False)
+    reader.close()
+    done = subprocess.run(
+        [*HEADWAY, "uptime", "run", "--workers", "1"],
+        env={**os.environ, **settings.in_words()},
+        capture_output=True,
+        text=True,
+        timeout=90,
+        check=False,
+    )
+    assert done.returncode != 0
+    assert "UPTIME_KAFKA_LOST" in done.stderr
