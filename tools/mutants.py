@@ -178,7 +178,7 @@ def mutants(copy: Path, plan: Plan) -> Iterator[Mutant]:
                 if function in plan.texts or _only_text(ast.parse(before), ast.parse(after)):
                     continue
                 change = "\n".join(
-                    line.replace(" ", "", 1) if line[0] in "+-" else line
+                    line.replace(" ", "", 1)
                     for line in ndiff(_squeezed(before), _squeezed(after))
                     if line[0] in "+-"
                 )
@@ -290,8 +290,8 @@ def report(plan: Plan, tallies: Mapping[str, Tally], *, asked: int) -> int:
     unlisted = [mutant for mutant in survived if mutant.place not in plan.reasons]
     for mutant in unlisted:
         print(
-            f"[[survivor]]\nmodule = {mutant.module!r}\nfunction = {mutant.function!r}\n"
-            f"change = '''\n{mutant.change}'''\nreason = ''\n"
+            f'[[survivor]]\nmodule = "{mutant.module}"\nfunction = "{mutant.function}"\n'
+            f"change = '''\n{mutant.change}'''\nreason = \"\"\n"
         )
     width = max(map(len, tallies))
     print(f"{'module':{width}}  mutants  tried  killed  too slow  survived")
