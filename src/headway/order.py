@@ -1,5 +1,6 @@
 """Results in their order: the resequencer, its settings and its answers."""
 
+from headway.assembly.resequencing import BlockingResequencer, LoopThread
 from headway.core.sequence_answers import Turn
 from headway.core.sequence_fates import Disposition, Result
 from headway.core.sequence_settings import OnGap, OnLate, SequenceSettings
@@ -10,9 +11,11 @@ from headway.runtime.resequencer import BatchResequencer, Progress
 
 __all__ = [
     "BatchResequencer",
+    "BlockingResequencer",
     "Disposition",
     "Gap",
     "LookScheduler",
+    "LoopThread",
     "OnGap",
     "OnLate",
     "Progress",

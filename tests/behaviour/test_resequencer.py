@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -332,3 +333,21 @@ async def test_what_no_engine_could_keep_is_refused_before_anything_is_done(url:
                     await order.offer(**wrong)
         assert await order.offer("k", 1, b"a", applied=0) is Disposition.APPLIED
     assert seen == [1]
+
+
+def test_a_program_without_an_event_loop_uses_it_from_any_thread(tmp_path: Path) -> None:
+    seen: list[int] = []
+    url = f"sqlite:///{tmp_path}/order.db"
+    with Resequencer(lambda turn: seen.append(turn.position), url=url) as order:
+        assert order.offer("k", 1) is Disposition.APPLIED
+        with ThreadPoolExecutor(4) as threads:
+            fates = list(threads.map(lambda at: order.offer("k", at), (4, 3, 2)))
+        assert (seen, fates.count(Disposition.HELD)) == ([1, 2, 3, 4], len(fates) - 1)
+        assert order.offer_all([Result("k", 5), Result("k", 2)]) == [
+            Disposition.APPLIED,
+            Disposition.DUPLICATE,
+        ]
+        assert order.look("k") is None
+    with pytest.raises(ConfigurationError):
+        asyncio.run(Resequencer(lambda _: None, url=url).offer("k", 6))
+    assert not [each for each in threading.enumerate() if each.name == "headway-order"]

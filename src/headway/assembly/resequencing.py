@@ -2,10 +2,11 @@
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable
+import threading
+from collections.abc import Awaitable, Callable, Coroutine
 from datetime import datetime, timedelta
 from types import TracebackType
-from typing import Self
+from typing import Any, Self, TypeVar
 
 from headway.adapters.logs.sequences import SequenceLog
 from headway.adapters.system.chance import CHANCE
@@ -20,13 +21,35 @@ from headway.ports.resequencing import LookScheduler, SequenceWatcher
 from headway.runtime import resequencer
 from headway.runtime.sequence_applying import in_thread, one_by_one
 
+T = TypeVar("T")
 Apply = Callable[[Turn], Awaitable[None] | None]
+
+
+class LoopThread:
+    """An event loop in a thread of its own, for programs that have none."""
+
+    def __init__(self, name: str) -> None:
+        self._loop = asyncio.new_event_loop()
+        # A daemon: a process that forgot to close can still end.
+        self._thread = threading.Thread(target=self._loop.run_forever, name=name, daemon=True)
+        self._thread.start()
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Wait in the calling thread for what a coroutine comes to."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    def close(self) -> None:
+        """End the loop and its thread."""
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
 
 
 class Resequencer:
     """Applies the results of each key in their order, whatever the order in which they come.
 
     Use it as `async with Resequencer(apply) as order: await order.offer("sensor-7", 42, b"...")`.
+    Programs without an event loop use `with Resequencer(apply) as order: order.offer(...)`.
     While the block lasts it also looks at keys that wait: a gap is given up after a while, and what
     a dead worker held is taken over. Workers on the same engine and with the same name share keys.
 
@@ -98,7 +121,7 @@ class Resequencer:
             ConfigurationError: It is not inside the `async with` block.
             ValueError: One of these is not what it has to be; nothing was done with the result.
             SequencesAwayError: The engine was away for longer than `patience`; the source has to
-                keep the result. From headway.runtime.sequence_reach.
+                keep the result. From headway.errors.
         """
         self._refuse_outside()
         result = Result(key, position, payload, step, begins, applied, caught_up)
@@ -132,12 +155,63 @@ class Resequencer:
     ) -> None:
         await self.close()
 
+    def __enter__(self) -> "BlockingResequencer":
+        self._thread = LoopThread("headway-order")
+        try:
+            self._thread.run(self.__aenter__())
+        except BaseException:
+            self._thread.close()
+            raise
+        return BlockingResequencer(self, self._thread)
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            self._thread.run(self.close())
+        finally:
+            self._thread.close()
+
     def _refuse_outside(self) -> None:
         if self._looking is None:  # nobody would ever look at what is held
             raise ConfigurationError(
                 f"the resequencer {shown(self._name)!r} is not running, so nothing is offered to "
                 "it: use it as `async with Resequencer(...) as order`, and offer inside the block"
             )
+
+
+class BlockingResequencer:
+    """What `with Resequencer(...)` gives: the same calls, which wait. Any thread may make them."""
+
+    def __init__(self, order: Resequencer, thread: LoopThread) -> None:
+        self._order = order
+        self._thread = thread
+
+    def offer(
+        self,
+        key: str,
+        position: int,
+        payload: bytes = b"",
+        *,
+        step: int = 1,
+        begins: int = 0,
+        applied: int | None = None,
+        caught_up: datetime | None = None,
+    ) -> Disposition:
+        """Take one result; say what became of it: see `Resequencer.offer`."""
+        result = Result(key, position, payload, step, begins, applied, caught_up)
+        return self.offer_all([result])[0]
+
+    def offer_all(self, results: list[Result]) -> list[Disposition]:
+        """Take many results with few calls of the engine; say for each what became of it."""
+        return self._thread.run(self._order.offer_all(results))
+
+    def look(self, key: str) -> timedelta | None:
+        """Look at one key, as a scheduled task does; say when to look again, if at all."""
+        return self._thread.run(self._order.look(key))
 
 
 def _awaited(apply: Apply) -> Callable[[Turn], Awaitable[None]]:

@@ -6,22 +6,19 @@ result would connect anew for each result.
 
 import asyncio
 import logging
-import threading
-from collections.abc import Coroutine, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 from functools import cache
-from typing import Any, TypeVar
 
 from headway.clock import CLOCK, Clock
-from headway.order import LookScheduler
+from headway.order import LookScheduler, LoopThread
 from headway.systems.uptime.metrics import Tally
 from headway.systems.uptime.opening import SourceProgress, open_processor
 from headway.systems.uptime.processor import Handled, ResultProcessor
 from headway.systems.uptime.settings import UptimeSettings
 from headway.systems.uptime.store import UptimeStore
 
-T = TypeVar("T")
 _LOG = logging.getLogger("headway")
 
 _FLUSH_EVERY = timedelta(seconds=1)
@@ -29,25 +26,6 @@ _LOOK_EVERY = timedelta(seconds=1)
 _LOOK_AT_MOST_EVERY = timedelta(seconds=0.1)
 _LOOK_BESIDE_SCHEDULER = timedelta(seconds=30)
 """Where tasks look, the index is only asked for what they forgot."""
-
-
-class LoopThread:
-    """An event loop in a thread of its own."""
-
-    def __init__(self, name: str) -> None:
-        self._loop = asyncio.new_event_loop()
-        # A daemon: a process that forgot to close can still end.
-        self._thread = threading.Thread(target=self._loop.run_forever, name=name, daemon=True)
-        self._thread.start()
-
-    def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Wait in the calling thread for what a coroutine comes to."""
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
-
-    def close(self) -> None:
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
 
 
 class Host:
