@@ -54,13 +54,20 @@ def hand_down(options: Mapping[str, str]) -> None:
     os.environ[_OPTIONS] = json.dumps({**json.loads(os.environ.get(_OPTIONS, "{}")), **options})
 
 
+def shown_file(name: str) -> str:
+    """Give the name of a file as it may be shown: a URL in the wrong variable is no file."""
+    is_url = "@" in name or ":/" in name
+    return shown_url(name) if is_url and not Path(name).exists() else name
+
+
 def _lines(path: Path) -> Sequence[tuple[int, str, str]]:
     """Read a file of settings: the number, the name and the value of each line."""
     try:
         lines = path.read_text(encoding="utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or error
         raise ConfigurationError(
-            f"{SETTINGS_FILE}={str(path)!r} cannot be read ({error}): "
+            f"{SETTINGS_FILE}={shown_file(str(path))!r} cannot be read ({why}): "
             "name a file of NAME=VALUE lines"
         ) from None
     settings: list[tuple[int, str, str]] = []

@@ -4,8 +4,9 @@ For the author of an engine, and for tests that need more than `Trial`: several 
 engine, an engine that fails at a chosen call, a bus of one kind with a store of another.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from headway.core.lazy import lazily
 
 if TYPE_CHECKING:
     from headway.adapters.memory.engine import memory_engine
@@ -84,11 +85,4 @@ _HOME = {
 }
 
 if not TYPE_CHECKING:  # a checker that read this would accept any name
-
-    def __getattr__(name: str) -> Any:
-        """Load an engine on first use: each needs the driver of its own server."""
-        if name not in _HOME:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        value = getattr(import_module(f"headway.{_HOME[name]}"), name)
-        globals()[name] = value
-        return value
+    __getattr__ = lazily(__name__, _HOME)

@@ -28,6 +28,7 @@ from headway.assembly.settings import (
     log_level,
     named_services,
     read_secret_fields,
+    shown_file,
     ui_hosts,
     ui_token,
 )
@@ -108,7 +109,7 @@ def _in_force(
             if any(_place(each, message) >= 0 for each in refused) and name is not None:
                 # Nothing is wrong with it: it only needs what was removed.
                 value = settings.pop(name)
-                shown[name] = shown_url(value) if "://" in value else value
+                shown[name] = shown_url(value) if "://" in value or "@" in value else value
                 continue
             errors.append(message)
             if name is None:
@@ -179,7 +180,7 @@ def _engine(settings: Mapping[str, str]) -> dict[str, str]:
         "HEADWAY_EXCHANGE": engine.exchange,
     }
     return {
-        SETTINGS_FILE: settings.get(SETTINGS_FILE) or "none",
+        SETTINGS_FILE: shown_file(settings.get(SETTINGS_FILE, "")) or "none",
         "HEADWAY_BUS": shown_url(engine.url),
         **(beside if is_broker else {}),
         SEQUENCES: shown_url(settings.get(SEQUENCES) or _in_file(engine)) or "none",

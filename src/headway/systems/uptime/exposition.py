@@ -14,8 +14,8 @@ from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
 
 from headway.metrics import Metric
+from headway.order import LoopThread
 from headway.prometheus import served
-from headway.systems.uptime.hosting import LoopThread
 from headway.systems.uptime.metrics import CATALOGUE, bucket_name, labels_in
 from headway.systems.uptime.opening import open_store
 from headway.systems.uptime.settings import UptimeSettings
