@@ -99,6 +99,9 @@ async def test_the_page_of_a_thread_has_its_summary_and_citations_lead_to_what_w
     (told,) = scene.published
     assert told.report_id == report_id(thread.id, summary["summary_id"])
     assert told.summary_url == (scene.settings.reports / f"{thread.id}.html").as_uri()
+    await scene.trial.publish("SummaryComplete", *scene.desk.told["SummaryComplete"])
+    await scene.run()
+    assert len(scene.published) == 1  # the same summary twice is one report
 
 
 async def test_the_index_names_every_thread(scene: Scene) -> None:

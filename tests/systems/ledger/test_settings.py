@@ -16,7 +16,6 @@ SECRET = "s3cret"
         ("LEDGER_DATABASE_URL", f"postgresql://u:{SECRET}@h:port/x"),
         ("LEDGER_DATABASE_URL", f"host=h password={SECRET}"),
         ("LEDGER_DATABASE_URL", "sqlite://ledger.db"),
-        ("LEDGER_DATABASE_URL", "sqlite:///ledger#1.db"),
         ("LEDGER_DATABASE_URLS", f"postgresql://u:{SECRET}@h/x"),
         ("LEDGER_RETRY_ATTEMPTS", "0"),
         ("LEDGER_EXHAUSTED_STATUS", "502"),
