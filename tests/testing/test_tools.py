@@ -135,13 +135,6 @@ def test_a_planted_bug_that_no_test_finds_is_named(sums: Path) -> None:
     assert survived.endswith(" SURVIVED: none")
     assert (summary, ended.returncode) == ("1 of 2 bugs are found.", 1)
     assert "planted 2/2: adds-in-any-order" in ended.stderr
-    assert run("planted.py", "subtracts", "--root", str(sums)).returncode == 0
-
-
-def test_no_bug_is_tried_where_its_tests_are_red_or_its_text_is_gone(sums: Path) -> None:
-    (sums / "tests" / "test_sums.py").write_text(TEST_SUMS.replace("== 3", "== 4"))
-    red = run("planted.py", "subtracts", "--root", str(sums))
-    assert (red.returncode, "test_sums.py::test_without" in red.stdout) == (1, True)
     (sums / "src" / "headway" / "sums.py").write_text("def add(*all):\n    return sum(all)\n")
     gone = run("planted.py", "subtracts", "--root", str(sums))
     assert (gone.returncode, gone.stdout, "subtracts" in gone.stderr) == (2, "", True)
