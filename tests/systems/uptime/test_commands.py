@@ -79,10 +79,10 @@ def test_a_subscription_that_cannot_be_followed_is_refused_by_its_line(
     fields: dict[str, object],
 ) -> None:
     wrong = {"subscription": {"subscription_id": "s", **fields}}
-    feed = f"{json.dumps(WATCHED)}\n{json.dumps(wrong)}"
+    feed = f"{json.dumps(WATCHED)}\n\n{json.dumps(wrong)}"
     refused = uptime("subscribe", "-", feed=feed).exception
     assert isinstance(refused, ConfigurationError)
-    assert str(refused).startswith("line 2")
+    assert str(refused).startswith("line 3")
 
 
 @pytest.mark.server("redis")

@@ -94,7 +94,7 @@ def run(  # noqa: PLR0917 (typer gives them by name)
     settings = _settings(
         kafka_servers=kafka, percentage=percentage, store=store, sequences=sequences
     )
-    lines = None if source is None else lines_of(source)
+    lines = None if source is None else filter(bytes.strip, lines_of(source))
     with _metrics(settings, metrics_port):
         if lines is not None:
             running.from_file(settings, lines, workers=workers, batch=batch)
@@ -121,7 +121,7 @@ def feed(
     from headway.apps.cli.uptime_looking import lines_of  # noqa: PLC0415
 
     settings = _settings(kafka_servers=kafka, store=store)
-    number = running.feed(settings, lines_of(source))
+    number = running.feed(settings, filter(bytes.strip, lines_of(source)))
     typer.echo(f"Fed {many(number, 'result')}.")
 
 

@@ -65,7 +65,7 @@ def read_rejected(settings: UptimeSettings, limit: int) -> Sequence[Rejected]:
 
 
 def lines_of(source: Path) -> Iterator[bytes]:
-    """Give the lines of a file that have anything on them; refused at once if it is not there."""
+    """Give the lines of a file, blank ones too; refused at once if it is not there."""
     if str(source) == "-":
         file = typer.get_binary_stream("stdin")
     else:
@@ -81,7 +81,7 @@ def lines_of(source: Path) -> Iterator[bytes]:
 
 def _lines(file: Any) -> Iterator[bytes]:
     with file:
-        yield from (line for line in file if line.strip())
+        yield from file
 
 
 def _on_store(settings: UptimeSettings, body: Callable[[SqliteStore], Awaitable[T]]) -> T:
