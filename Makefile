@@ -49,7 +49,7 @@ chaos: $(VENV)/.develop servers  ## Fault tests at full size, with a summary for
 planted: $(VENV)/.develop servers  ## Plant known bugs one by one, and show that a test finds each
 	$(MEMORY) $(BIN)/python tools/planted.py
 
-mutants: $(VENV)/.develop  ## Change what decides in 1,200 small places, and show that tests find them (30 minutes)
+mutants: $(VENV)/.develop  ## Change what decides in 1,200 small places, and show that tests find them (about 15 minutes)
 	@tools/setup mutants
 	$(MEMORY) $(BIN)/python tools/mutants.py
 
