@@ -78,7 +78,7 @@ async def test_what_a_sweeper_died_over_is_removed_and_not_put_away() -> None:
     assert len(await refused(claim, Decision.ARCHIVE, MESSAGES)) == 1
 
 
-async def test_what_nobody_can_read_is_refused_in_words_of_its_own() -> None:
+async def test_what_is_no_document_is_refused_in_words_of_its_own() -> None:
     purged, archived = [await refused(IN_HANDS[-1], each, MESSAGES) for each in AWAY]
     assert "--stuck" in purged[0]
     assert "purge it by its id" in archived[0]
