@@ -91,9 +91,7 @@ async def test_failures_that_answer_each_other_are_counted_too() -> None:
     trial = Trial(service)
     await trial.publish("Order")
     await trial.run()
-    types = [each.error_type for each in await trial.letters("ring")]
-    assert types.count("TooManyHopsError") == 1
-    assert len(runs) == 11
+    assert (len(await trial.letters("ring")), len(runs)) == (11, 10)
 
 
 @pytest.mark.parametrize("wrong", [0, -1, 1.5, True, "many"])

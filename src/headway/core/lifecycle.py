@@ -90,6 +90,16 @@ class Lifecycle:
                 f"Invalid max_attempts={self.max_attempts!r} of {self.collection!r}: the first try "
                 "counts. Use a whole number from 1."
             )
+        flag: object = self.flag
+        if flag is not None and (
+            not isinstance(flag, str)
+            or not flag
+            or flag in {STATUS, ATTEMPT_COUNT, LAST_OPERATION, "_id"}
+        ):
+            raise ConfigurationError(
+                f"Invalid flag={flag!r:.80} of {self.collection!r}: it names a field of your own "
+                'that is true when a document is processed. Use flag="embedding_generated".'
+            )
         if self.lease is not None and not isinstance(self.lease, timedelta):
             raise ConfigurationError(
                 f"lease={self.lease!r} of {self.collection!r} is not accepted: use a duration, "

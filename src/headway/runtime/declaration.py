@@ -14,6 +14,8 @@ from headway.core.routing import checked_name
 
 _DATA = "Use a msgspec Struct, a dataclass, a TypedDict or a pydantic model (version 2)."
 _SHOWN = 80
+_RETRIED = ("headway_retried", "retry_with")
+"""What headway.retry and tenacity.retry leave on a function."""
 
 
 class Declaration:
@@ -34,6 +36,12 @@ class Declaration:
         named = f"Invalid handler {shown(handler)} for {self._event_type}"
         if not callable(handler) or isinstance(handler, type):
             raise ConfigurationError(f"{named}: it is no function. Use async def on(event, work).")
+        if any(mark in getattr(handler, "__dict__", {}) for mark in _RETRIED):
+            raise ConfigurationError(
+                f"{named}: it is retried by a decorator, and each try would write and publish once "
+                "more. Remove the decorator: the service retries its events. Or retry a function "
+                "that is not given work."
+            )
         plain = inspect.unwrap(handler)
         if inspect.isgeneratorfunction(plain) or inspect.isasyncgenfunction(plain):
             raise ConfigurationError(

@@ -24,6 +24,15 @@ def failed_event(
     subscription = attempt.subscription
     if subscription.failed is None:
         return ()
+    most = attempt.recovery.service.max_hops
+    if most is not None and travel.hops >= most:
+        logging.getLogger("headway").warning(
+            "%s is not published: %d handlers published one after another until this event. If "
+            "failed= goes round in circles, end it. Service(max_hops=) sets the limit.",
+            subscription.failed,
+            travel.hops,
+        )
+        return ()
     event_id = nth_id(attempt.key, 0, "failed")
     ended = _as_published(attempt)
     facts = {

@@ -68,6 +68,7 @@ class Retrying:
                     raise
             return cast("R", self._resume(attempts))
 
+        call.__dict__[RETRIED] = True
         return call
 
     def _wrap_async(self, function: Callable[..., Any], name: str) -> Callable[..., Any]:
@@ -81,6 +82,7 @@ class Retrying:
                     raise
             return await self._resume_async(attempts)
 
+        call.__dict__[RETRIED] = True
         return call
 
     def _resume(self, attempts: "_Attempts") -> Any:
@@ -116,6 +118,10 @@ class Retrying:
             step = attempts.next()
         attempts.tell_recovered()
         return step
+
+
+RETRIED = "headway_retried"
+"""Marks a function that is retried; a decorator around it copies the mark."""
 
 
 class _Attempts(RetryCallState):

@@ -279,13 +279,17 @@ class Writing:
     def insert_new(self, documents: Document | Iterable[Document]) -> None:
         """Insert documents that are not there yet; those that are, by `_id`, are left alone."""
         given = [documents] if isinstance(documents, dict) else documents
+        seen: set[str] = set()
         for document in given:
             copy = copied(document, self._name)
+            if copy.get(ID) in seen:
+                raise ValueError(f"{self._name}: {copy[ID]!r:.80} is given twice to insert_new")
             if not isinstance(copy.get(ID), str) or not copy[ID]:
                 raise ValueError(
                     f"{self._name}: a document for insert_new needs a text under {ID!r}, "
                     "made from what it is about, so that a second attempt makes the same"
                 )
+            seen.add(copy[ID])
             self._check_status(copy)
             lifecycle = self._buffer.lifecycles.get(self._name)
             if lifecycle is not None:
@@ -319,6 +323,9 @@ class Writing:
         _check_id(self._name, document_id)
         if ID in changes:
             raise ValueError(f"{self._name}: {ID!r} names a document and cannot be changed")
+        if not changes:
+            raise ValueError(f"{self._name}: update({document_id!r}) names no field to change")
+        _refuse_operators(self._name, "update", changes)
         whose = f"{self._name}/{document_id}"
         if document_id in self._buffer.begun:
             self._refuse_lost(document_id, changes)
@@ -394,6 +401,7 @@ class Writing:
                 f"{self._name}: find({where!r:.80}) is no dict of fields. Use "
                 'find({"status": "new"}).'
             )
+        _refuse_operators(self._name, "find", where)
         touched = {target(write) for write in self._own()}
         # Of those that the store gives, the touched ones may not match any more.
         store, most = self._buffer.store, limit + len(touched)
@@ -445,6 +453,17 @@ class Collection(Writing):
         self, name: str, call: Callable[[], Coroutine[Any, Any, T]]
     ) -> Coroutine[Any, Any, T]:
         return self._buffer.reading(f"work.documents({self._name!r}).{name}()", call)
+
+
+def _refuse_operators(collection: str, call: str, fields: Mapping[str, Any]) -> None:
+    """Refuse what MongoDB would carry out and other stores would take for a field."""
+    inner = (key for value in fields.values() if isinstance(value, dict) for key in value)
+    for key in (*fields, *inner):
+        if str(key).startswith("$"):
+            raise ValueError(
+                f"{collection}: {call} takes fields and their values, and no operator such as "
+                f"{key!r:.80}. To add to a number, use increment."
+            )
 
 
 def _is_number(by: object) -> bool:
