@@ -65,3 +65,12 @@ async def test_two_types_that_announce_each_other_as_failed_come_to_an_end() -> 
     await trial.publish("Ping")
     await trial.run()
     assert len(await trial.letters("orders")) == 4
+
+
+@pytest.mark.parametrize(
+    ("service", "event_type"),
+    [("headway", "Versions"), ("headway.starts", "Shop"), ("orders", "OrderPlacedSuspects")],
+)
+def test_queues_that_headway_names_itself_are_refused(service: str, event_type: str) -> None:
+    with pytest.raises(ConfigurationError, match="queues of its own"):
+        Service(service).on(event_type)(lambda event, work: None)

@@ -119,8 +119,8 @@ class CollectionNames:
         if near and (said == near or not said.endswith(near)):  # `unprocessed` is another word
             _LOG.warning(
                 "Handler %s writes status=%r into a document of %s at %s: this is no status that "
-                "Headway knows: every event runs again, and no sweep finds the document. Did you mean "
-                "%r?",
+                "Headway knows: every event runs again, and no sweep finds the document. Did you "
+                "mean %r?",
                 origin(by.handler),
                 shown(status),
                 shown(collection),

@@ -14,6 +14,7 @@ from headway.core.routing import checked_name
 
 _DATA = "Use a msgspec Struct, a dataclass, a TypedDict or a pydantic model (version 2)."
 _SHOWN = 80
+_OURS = ".suspects"
 _RETRIED = ("headway_retried", "retry_with")
 """What headway.retry and tenacity.retry leave on a function."""
 
@@ -192,7 +193,12 @@ class Declaration:
 
     def check_name(self, argument: str, name: Any) -> str:
         """Refuse a name that engines do not take."""
-        return checked_name(argument, name, f" ({origin(self._handler)})")
+        checked = checked_name(argument, name, f" ({origin(self._handler)})")
+        if argument == "queue" and checked.endswith(_OURS):
+            raise self.refused(
+                f"queue={checked!r}", "Headway names queues of its own so. Use another queue=."
+            )
+        return checked
 
     def _check_field(self, argument: str, name: str, value: Any, data: Any) -> None:
         known = None if data is None else fields(data)

@@ -205,6 +205,11 @@ class Service:
                     f"Invalid {name}={value!r:.80} of service {self.name!r}. Use a "
                     f"{kind[0].__name__}."
                 )
+        if self.name.partition(".")[0] == "headway":
+            raise ConfigurationError(
+                f"Invalid name of service {self.name!r}: Headway names queues of its own so. Use "
+                "another name."
+            )
         if self.slow_after is not None and self.slow_after <= timedelta():
             raise ConfigurationError(
                 f"Invalid slow_after={self.slow_after} of service {self.name!r}. Use a positive "

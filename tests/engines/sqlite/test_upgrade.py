@@ -138,3 +138,21 @@ async def test_an_upgrade_that_fails_leaves_the_file_as_it_was(old: Path) -> Non
         await engine.bus.open([])
     await engine.bus.close()
     assert (version(old), schema(old)) == (1, before)
+
+
+async def test_a_process_that_runs_goes_on_when_a_newer_one_upgrades_the_file(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "headway.db"
+    running = sqlite_engine(path, SystemClock(), SystemChance())
+    await running.bus.open([])
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("pragma user_version = 99")
+    # Its first reads and its first other writer open the file only now.
+    assert dict(await running.documents.fetch("orders", ["a"])) == {}
+    assert (await running.places.balance()).accepted == 0
+    await running.bus.close()
+    newly_started = sqlite_engine(path, SystemClock(), SystemChance())
+    with pytest.raises(ConfigurationError):
+        await newly_started.bus.open([])
+    await newly_started.bus.close()

@@ -54,6 +54,8 @@ class _Known:
     """While one is open, the log belongs to it; when all are closed, SQLite removes it."""
     closing: threading.Lock = field(default_factory=threading.Lock)
     """Held to close a connection, so that no other thread misses a log that SQLite removed."""
+    fits: bool = False
+    """Its tables were of our version: this process goes on if a newer one upgrades them."""
     log_checked: float = 0.0
     lost: str = ""
     """What became of it: from now on no connection is opened or used."""

@@ -361,7 +361,7 @@ def prepare(connection: sqlite3.Connection, location: Location) -> None:
 
     All of it in one transaction: nobody ever sees a part.
     """
-    if _version(connection, location) == VERSION:
+    if _version(connection, location) >= VERSION:
         return
     connection.execute("begin immediate")
     try:
@@ -394,7 +394,9 @@ def _version(connection: sqlite3.Connection, location: Location) -> int:
             f"belongs to another program (application id {application}, version {version}): "
             "name another file"
         )
-    if version > VERSION:
+    if version == VERSION:
+        location.known.fits = True
+    if version > VERSION and not location.known.fits:
         raise location.refusal(
             f"has tables of version {version}, made by a newer Headway, and this one knows "
             f"{VERSION}: upgrade Headway, or name another file"
