@@ -25,7 +25,7 @@ def test_workers_that_cannot_start_at_first_stop_all(site: Site) -> None:
 
 async def test_replacement_that_cannot_start_leaves_the_others_at_work(site: Site) -> None:
     with site.running("guarded:orders", "--workers", "2"):
-        site.wait_for_workers(2)
+        site.wait(lambda: site.log().count("Running orders") == 2, "both workers run")
         (site.folder / "refuse").touch()
         killed, other = site.workers()
         os.kill(killed, signal.SIGKILL)

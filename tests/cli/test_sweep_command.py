@@ -228,7 +228,7 @@ REFUSED: dict[str, tuple[str, dict[str, str], str]] = {
     "no services": ("--once", {}, "HEADWAY_SERVICES"),
     "a setting that was meant": ("", {"HEADWAY_SERVICE": "shop"}, "HEADWAY_SERVICES?"),
     "nothing to sweep": ("shop:mailing", {}, "nothing to sweep"),
-    "no such collection": ("shop:parsing --collection mesages", {}, "'messages'?"),
+    "no such collection": ("shop:parsing --collection mesages", {}, "messages?"),
     "a setting": (
         "shop:parsing",
         {"RETRY_JOB_INTERVAL_SECONDS": "soon"},

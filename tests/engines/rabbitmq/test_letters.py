@@ -314,7 +314,7 @@ async def test_an_event_that_the_broker_gave_up_is_a_crash_loop(harness: Harness
     source = "other.work.suspects"
     to_failed = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": FAILED}
     declare(harness.url, source, {"x-delivery-limit": 1, **to_failed})
-    event = b'{"event_type":"OrderPaid","event_id":"e-1","data":{}}'
+    event = b'{"event_type":"OrderPlaced","event_id":"e-1","data":{}}'
     put(harness.url, source, event, headers={"headway-operation": "op", "headway-failures": 3})
     put(harness.url, source, b'{"event_type": "ByHand", "event_id": "e-2"}')
     with channel_to(harness.url) as channel:
