@@ -26,7 +26,6 @@ def test_a_handler_that_a_decorator_retries_is_refused(again: Any, kind: str) ->
 @pytest.mark.parametrize(
     "slip",
     [
-        lambda documents: documents.update("a", {}),
         lambda documents: documents.update("a", {"$set": {"n": 5}}),
         lambda documents: documents.update("a", {"n": {"$inc": 1}}),
         lambda documents: documents.find({"n": {"$gt": 0}}),

@@ -323,8 +323,6 @@ class Writing:
         _check_id(self._name, document_id)
         if ID in changes:
             raise ValueError(f"{self._name}: {ID!r} names a document and cannot be changed")
-        if not changes:
-            raise ValueError(f"{self._name}: update({document_id!r}) names no field to change")
         _refuse_operators(self._name, "update", changes)
         whose = f"{self._name}/{document_id}"
         if document_id in self._buffer.begun:
