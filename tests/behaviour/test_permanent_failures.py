@@ -43,6 +43,8 @@ class Till:
         service = Service(
             "till",
             version=version,
+            # Virtual seconds pass while a real worker starts: a short grace could end meanwhile.
+            version_grace=11 * HOUR,
             classifier=DEFAULT_CLASSIFIER.before([OWN_RULE]),
             transient=RetryPolicy(max_attempts=1, backoff=TRANSIENT.backoff),
             lifecycles=[self.lifecycle],
@@ -155,7 +157,7 @@ async def test_a_key_error_of_a_bad_deploy_runs_again_once_under_the_next_versio
     await till.work("2")
     ended = await till.yard.sweep(till.service("2"))
     assert ended.collections[0].requeued == 0, "a worker of the bad version may take it as well"
-    till.yard.clock.advance(HOUR)
+    till.yard.clock.advance(12 * HOUR)
     await till.work("2")
     ended = await till.yard.sweep(till.service("2"))
     (swept,) = ended.collections
@@ -247,7 +249,7 @@ async def test_a_requeued_dead_letter_runs_again_and_success_clears_the_failure(
 @pytest.mark.parametrize("decision", [Decision.RETRY, Decision.RESET])
 async def test_an_operator_has_it_swept_again(till: Till, decision: Decision) -> None:
     await till.present()
-    till.yard.clock.advance(HOUR)
+    till.yard.clock.advance(12 * HOUR)
     at = till.yard.now if decision is Decision.RETRY else None
     report = await till.stored.decide(decision, "cards", Choice(ids=["c"]), at=at)
     assert (report.done, report.states) == (1, {"failed permanently": 1})
