@@ -5,10 +5,8 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, NamedTuple, TypedDict
+from typing import Any, NamedTuple
 
-import msgspec
-import pydantic
 import pytest
 
 from headway import (
@@ -31,28 +29,13 @@ from headway.retrying import (
 )
 from headway.settings import WorkerSettings
 from headway.testing.trial import Trial
-
-MINUTE = timedelta(minutes=1)
-
-
-class Order(msgspec.Struct):
-    order_id: str
-    total: int = 0
+from tests.behaviour.scenes import MINUTE
+from tests.behaviour.test_mistakes import Order, OrderDict, OrderModel
 
 
 @dataclass
 class Payment:
     payment_id: str
-
-
-class OrderDict(TypedDict):
-    order_id: str
-    total: int
-
-
-class OrderModel(pydantic.BaseModel):
-    order_id: str
-    total: int = 0
 
 
 async def on_placed(event: Event, work: Work) -> None: ...

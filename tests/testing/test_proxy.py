@@ -6,11 +6,10 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
-import psycopg
 import pytest
 
 from headway.testing.proxy import Fault, Proxy
-from headway.testing.servers import PostgreSQL, wait_until
+from headway.testing.servers import wait_until
 
 SOON = timedelta(seconds=10)
 SILENCE = 0.2  # how long a client listens before it believes that nothing comes
@@ -251,53 +250,3 @@ def test_a_marker_is_found_across_chunks_and_may_be_a_predicate(
         assert_reset(client)
     else:
         assert client.recv(100) == b"ok:" + chunk
-
-
-# A commit against a real PostgreSQL: what the client hears, and what the server really did.
-
-COMMITS = {Fault.CUT_BEFORE: False, Fault.CUT_DURING: True, Fault.CUT_AFTER: True}
-
-
-@pytest.fixture
-def table(postgres_database: str) -> str:
-    with psycopg.connect(postgres_database) as connection:
-        connection.execute("CREATE TABLE t (v int)")
-    return postgres_database
-
-
-def rows(url: str) -> int:
-    with psycopg.connect(url) as connection:
-        (count,) = connection.execute("SELECT count(*) FROM t").fetchone() or (0,)
-        return int(count)
-
-
-def sessions(url: str) -> list[str]:
-    """The states of the sessions that others have in the database."""
-    with psycopg.connect(url) as connection:
-        found = connection.execute(
-            "SELECT state FROM pg_stat_activity"
-            " WHERE datname = current_database() AND pid <> pg_backend_pid()"
-        )
-        return [state for (state,) in found]
-
-
-def assert_outcome(url: str, fault: Fault) -> None:
-    if fault is Fault.CUT_AFTER:
-        assert rows(url) == 1  # at once: the server was done before the client was cut off
-    assert wait_until(lambda: sessions(url) == [], SOON)  # the server noticed the cut
-    assert rows(url) == int(COMMITS[fault])
-
-
-@pytest.mark.parametrize("fault", COMMITS)
-def test_psycopg_does_not_know_whether_a_cut_commit_happened(
-    postgres_server: PostgreSQL, table: str, fault: Fault
-) -> None:
-    with Proxy(*postgres_server.address) as proxy:
-        rule = proxy.when(b"COMMIT", fault)
-        with (
-            pytest.raises(psycopg.OperationalError),
-            psycopg.connect(proxy.through(table)) as connection,
-        ):
-            connection.execute("INSERT INTO t VALUES (1)")
-        assert rule.fired == 1
-        assert_outcome(table, fault)

@@ -18,12 +18,16 @@ MESSAGES = SweepRule(lifecycle=Lifecycle("messages"))
 AWAY = (Decision.PURGE, Decision.ARCHIVE)
 
 
+def operator_of(trial: Trial, rule: SweepRule) -> StoredDocuments:
+    return StoredDocuments(
+        trial.engine, trial.clock, trial.chance, who="ann@desk", rule_of=lambda _: rule
+    )
+
+
 async def refused(fields: dict[str, Any], decision: Decision, rule: SweepRule) -> Sequence[str]:
     """Say for which reasons a document is left as it is, though a person insists."""
     trial = Trial(Service("chunking"))
-    operator = StoredDocuments(
-        trial.engine, trial.clock, trial.chance, who="ann@desk", rule_of=lambda _: rule
-    )
+    operator = operator_of(trial, rule)
     now = trial.clock.now()
     document = {
         name: instant(now + value) if isinstance(value, timedelta) else value
@@ -86,9 +90,7 @@ async def test_what_is_no_document_is_refused_in_words_of_its_own() -> None:
 
 async def test_only_a_purge_is_for_an_archive() -> None:
     trial = Trial(Service("chunking"))
-    operator = StoredDocuments(
-        trial.engine, trial.clock, trial.chance, who="ann@desk", rule_of=lambda _: MESSAGES
-    )
+    operator = operator_of(trial, MESSAGES)
     choice = Choice(everything=True)
     with pytest.raises(ConfigurationError, match="archive of messages,"):
         await operator.decide(Decision.RESET, "messages_dead_letter", choice)
@@ -100,9 +102,7 @@ async def test_only_a_purge_is_for_an_archive() -> None:
 async def test_a_reset_of_a_flagged_document_says_that_it_never_failed() -> None:
     trial = Trial(Service("chunking"))
     rule = SweepRule(lifecycle=Lifecycle("messages", flag="embedded"))
-    operator = StoredDocuments(
-        trial.engine, trial.clock, trial.chance, who="ann@desk", rule_of=lambda _: rule
-    )
+    operator = operator_of(trial, rule)
     failed = {"_id": "m", "status": "failed", "lastFailedAt": instant(trial.clock.now())}
     await trial.put("messages", failed)
     await operator.decide(Decision.RESET, "messages", Choice(ids=["m"]))

@@ -128,8 +128,10 @@ def test_engines_are_told_what_to_write() -> None:
     machine = Sequencer()
     before = KeyState(marker=1)
     after, _ = machine.offer(before, _offer(3), NOW)
-    written, removed = changes(before, after)
-    assert ([held.position for held in written], removed) == ([3], [])
+    more, _ = machine.offer(after, _offer(5), NOW)
+    for one, other, expected in ((before, after, [3]), (after, more, [5])):
+        written, removed = changes(one, other)
+        assert ([held.position for held in written], removed) == (expected, [])
     assert changes(after, after) == ([], [])
     assert changes(after, before) == ([], [3])
 

@@ -24,7 +24,6 @@ from headway.testing.conformance.ordering import (
 )
 from headway.testing.engines import MemorySequences, MemoryShelf
 from headway.testing.ports import KeyState, Look, Missed, SequenceEngine, in_epoch
-from headway.testing.ports import changes as to_write
 
 USUAL = SequenceSettings()
 PARKING = replace(USUAL, on_gap=OnGap.PARK)
@@ -361,14 +360,6 @@ async def test_an_engine_loads_what_is_in_flight_or_was_handed_out_with_a_gap(
     assert (await state_of(ours)).named == {3}
     await ours.offer(4)
     assert (await state_of(ours)).named == {3, 4}
-
-
-async def test_an_engine_writes_what_changed(memory: Memory) -> None:
-    ours = await standing_before(memory, 3)
-    before = await state_of(ours)
-    await ours.offer(5)
-    written, removed = to_write(before, await state_of(ours))
-    assert ([held.position for held in written], removed) == ([5], [])
 
 
 async def test_all_times_of_a_key_can_be_read_by_another_clock(memory: Memory) -> None:
