@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 # Tests of many processes or transactions at once, which need half the machine each: two files at a time. All others run
 # three at a time, however few the processors: most of them wait for servers, processes and answers.
 LARGE := tests/chaos/test_kill.py tests/chaos/test_mill.py tests/chaos/test_rabbitmq_kill.py \
-  tests/chaos/test_crash_loop.py tests/chaos/test_rabbitmq_crash_loop.py tests/systems/ledger/test_under_load.py
+  tests/chaos/test_crash_loop.py tests/systems/ledger/test_under_load.py
 # Files of the others, and of their servers, lie in memory where there is plenty of it. A process that is killed loses no
 # more there than on a disk, and nobody waits for a disk to confirm. Transactions meet less often, so not of the large ones.
 PLENTY := 8000000

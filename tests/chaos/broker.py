@@ -1,8 +1,6 @@
 """Real worker processes on a real broker, with a store beside it."""
 
 import contextlib
-import json
-import sqlite3
 import subprocess
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -30,21 +28,6 @@ class BrokerSite(Site):
     @property
     def environment(self) -> dict[str, str]:
         return {**super().environment, "HEADWAY_STORE": f"sqlite:///{self.database}"}
-
-    def ended(self) -> int:
-        """How many events have ended, one way or the other."""
-        try:
-            ((count,),) = self.query(
-                "select count(*) from headway_done where ended in ('done', 'failed', 'superseded')"
-            )
-        except sqlite3.OperationalError:  # not made yet
-            return 0
-        return int(str(count))
-
-    def letters(self, queue: str) -> list[dict[str, object]]:
-        exported = self.headway("failed", "export", queue, "--output", "-")
-        assert exported.returncode == 0, exported.stdout + exported.stderr
-        return [json.loads(line) for line in exported.stdout.splitlines()]
 
     async def publish_named(self, event_type: str, events: Sequence[tuple[str, object]]) -> None:
         """Publish events under ids of the test's own, as often as it takes."""

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -108,6 +109,21 @@ class Site:
         """How many events have not ended."""
         ((count,),) = self.query("select count(*) from headway_items")
         return int(str(count))
+
+    def ended(self) -> int:
+        """How many events have ended, one way or the other."""
+        try:
+            ((count,),) = self.query(
+                "select count(*) from headway_done where ended in ('done', 'failed', 'superseded')"
+            )
+        except sqlite3.OperationalError:  # not made yet
+            return 0
+        return int(str(count))
+
+    def letters(self, queue: str) -> list[dict[str, Any]]:
+        exported = self.headway("failed", "export", queue, "--output", "-")
+        assert exported.returncode == 0, exported.stdout + exported.stderr
+        return [json.loads(line) for line in exported.stdout.splitlines()]
 
     def documents(self, collection: str) -> list[dict[str, object]]:
         rows = self.query("select body from headway_documents where collection = ?", collection)

@@ -24,13 +24,6 @@ DREAMS = Queue(name="naps.dream", event_types=("Dream",), failed="naps.failed")
 OTHERS = 12
 
 
-@pytest.fixture(params=["sqlite", pytest.param("rabbitmq", marks=pytest.mark.server("rabbitmq"))])
-def site(request: pytest.FixtureRequest, tmp_path: Path) -> Site:
-    if request.param == "sqlite":
-        return Site(tmp_path)
-    return BrokerSite(tmp_path, broker=request.getfixturevalue("rabbitmq_vhost"))
-
-
 @contextmanager
 def working(site: Site, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
     """Have workers that the test itself stops."""

@@ -4,6 +4,7 @@ import json
 import sqlite3
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from datetime import timedelta
 from pathlib import Path
 
@@ -89,37 +90,23 @@ def test_a_worker_that_runs_through_the_step_and_a_later_one_share_events(
 
 
 @STEPPED
-def test_a_retry_after_a_restart_is_neither_early_nor_stuck(
-    site: SteppedSite, step: timedelta
+@pytest.mark.parametrize("restarts", [True, False])
+def test_a_retry_is_neither_early_nor_stuck(
+    site: SteppedSite, step: timedelta, *, restarts: bool
 ) -> None:
-    with site.running("shop"):
-        began = fail_once(site)
-    site.set_clock(step)
-    with site.running("shop"):
-        wait_for_retry(site, began)
-
-
-@STEPPED
-def test_a_retry_of_a_running_worker_is_neither_early_nor_stuck(
-    site: SteppedSite, step: timedelta
-) -> None:
-    with site.running("shop"):
-        began = fail_once(site)
+    with ExitStack() as first, ExitStack() as second:
+        first.enter_context(site.running("shop"))
+        site.wait_for_workers(1)
+        site.publish_by_command({"order": 1, "kind": "times out"})
+        site.wait(lambda: tries(site) == [(1,)], "it failed once")
+        began = time.monotonic()
+        if restarts:
+            first.close()
         site.set_clock(step)
-        wait_for_retry(site, began)
-
-
-def fail_once(site: SteppedSite) -> float:
-    """Have an event fail once; say when."""
-    site.wait_for_workers(1)
-    site.publish_by_command({"order": 1, "kind": "times out"})
-    site.wait(lambda: tries(site) == [(1,)], "it failed once")
-    return time.monotonic()
-
-
-def wait_for_retry(site: SteppedSite, began: float) -> None:
-    longest = DELAY.total_seconds() + ON_A_BUSY_MACHINE
-    site.wait(lambda: tries(site) != [(1,)], "it is tried again", longest)
+        if restarts:
+            second.enter_context(site.running("shop"))
+        longest = DELAY.total_seconds() + ON_A_BUSY_MACHINE
+        site.wait(lambda: tries(site) != [(1,)], "it is tried again", longest)
     assert time.monotonic() - began > DELAY.total_seconds() - 1
     letters = site.query("select count(*) from headway_letters")
     assert letters == [(0,)], "the step counts against no time limit"

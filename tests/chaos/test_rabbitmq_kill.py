@@ -21,42 +21,25 @@ QUEUE = "hardship.step"
 
 
 @pytest.mark.timeout(400)
+@pytest.mark.parametrize(
+    ("events", "kills", "every"),
+    [
+        (2_000, 6, 0.8),
+        pytest.param(20_000, 35, 1.8, marks=[pytest.mark.chaos, pytest.mark.timeout(900)]),
+    ],
+)
 async def test_killed_workers_and_brokers_lose_nothing_and_do_nothing_twice(
     tmp_path: Path,
     rabbitmq_server: RabbitMQ,
     rabbitmq_vhost: str,
     record_property: Callable[[str, object], None],
-) -> None:
-    site = BrokerSite(tmp_path, broker=rabbitmq_vhost)
-    await killing(
-        site, rabbitmq_server, record_property, events=2_000, poison=20, kills=6, every=0.8
-    )
-
-
-@pytest.mark.chaos
-@pytest.mark.timeout(900)
-async def test_thirty_kills_of_workers_and_two_of_the_broker(
-    tmp_path: Path,
-    rabbitmq_server: RabbitMQ,
-    rabbitmq_vhost: str,
-    record_property: Callable[[str, object], None],
-) -> None:
-    site = BrokerSite(tmp_path, broker=rabbitmq_vhost)
-    await killing(
-        site, rabbitmq_server, record_property, events=20_000, poison=200, kills=35, every=1.8
-    )
-
-
-async def killing(
-    site: BrokerSite,
-    server: RabbitMQ,
-    record_property: Callable[[str, object], None],
     *,
     events: int,
-    poison: int,
     kills: int,
     every: float,
 ) -> None:
+    site, server = BrokerSite(tmp_path, broker=rabbitmq_vhost), rabbitmq_server
+    poison = events // 100
     (site.folder / "failed-once").mkdir()
     kinds = _kinds(events, poison)
     named = [

@@ -109,27 +109,3 @@ async def test_a_worker_that_lost_its_log_saves_what_was_committed(site: Site) -
         assert ended(process) == CANNOT_START
     assert len(site.documents("mails")) == 50
     assert site.headway("verify").returncode == 0
-
-
-async def test_no_process_starts_on_a_new_file_beside_the_log_of_the_old_one(site: Site) -> None:
-    other = Site(site.folder / "new")
-    other.folder.mkdir()
-    with other.running("shop"):
-        other.wait_for_workers(1)
-    with site.running("shop") as process:
-        site.wait_for_workers(1)
-        await site.publish("OrderPlaced", [{"order": n} for n in range(50)])
-        site.wait(lambda: len(site.documents("mails")) == 50, "all are done")
-        site.database.rename(site.folder / "old.db")
-        other.database.rename(site.database)
-        assert ended(process) == CANNOT_START
-    refused = site.headway("verify")
-    assert refused.returncode == CANNOT_START
-    assert "the log of the old one is still beside it" in " ".join(refused.stderr.split())
-    for suffix in LOG:
-        beside(site, suffix).rename(site.folder / f"old.db{suffix}")
-    assert site.headway("verify").returncode == 0
-    assert site.documents("mails") == []
-    with closing(sqlite3.connect(site.folder / "old.db")) as old:
-        query = "select count(*) from headway_documents where collection = 'mails'"
-        assert old.execute(query).fetchone() == (50,)

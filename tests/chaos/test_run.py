@@ -185,13 +185,6 @@ async def test_the_order_to_stop_is_acknowledged(site: Site, workers: str) -> No
     assert all("Running handlers have 7 s to finish" in line for line in heard)
 
 
-async def test_a_hangup_reaches_every_worker(site: Site) -> None:
-    with site.running("shop", "--workers", "2") as process:
-        site.wait_for_workers(2)
-        process.send_signal(signal.SIGHUP)
-        site.wait(lambda: site.log().count("Retry settings of orders reloaded") == 2, "both say so")
-
-
 async def test_workers_end_when_their_supervisor_is_killed(site: Site) -> None:
     with site.running("shop", "--workers", "2") as process:
         site.wait_for_workers(2)

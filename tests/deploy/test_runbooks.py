@@ -4,7 +4,6 @@ import re
 import shlex
 from typing import Any
 
-import pytest
 import typer
 
 from tests.commands import app
@@ -44,13 +43,3 @@ def test_what_is_to_be_typed_is_understood() -> None:
         assert not hasattr(here, "commands"), f"{command} is no whole command"
         # Reads the words as a shell would give them, and carries nothing out.
         assert here.make_context(command, words).params
-
-
-@pytest.mark.parametrize("tier", RUNBOOKS)
-def test_a_runbook_says_when_who_how_soon_and_what_to_do(tier: str) -> None:
-    text = RUNBOOKS[tier].read_text()
-    assert text.startswith(f"# Tier {tier}: ")
-    for row in ("when", "who", "how soon"):
-        assert re.search(rf"^\| {row} \| \S", text, re.MULTILINE)
-    steps = re.findall(r"^(\d)\. \*\*", text.partition("\n## ")[0], re.MULTILINE)
-    assert len(steps) == {"1": 0, "2": 4, "3": 5, "4": 5}[tier]

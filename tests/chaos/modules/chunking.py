@@ -47,13 +47,8 @@ async def chunk(event: Event, work: Work) -> None:
 @embedding.on("ChunksPrepared", failed="EmbeddingGenerationFailed", dedup="chunk_ids")
 async def embed(event: Event, work: Work) -> None:
     log("embed", event, work)
-    fault = SITE / "fault"
-    if fault.exists():
-        match fault.read_text().split():
-            case ["always", name]:
-                raise {"ConnectionError": ConnectionError, "TypeError": TypeError}[name](name)
-            case ["until", attempt] if work.attempt < int(attempt):
-                raise ConnectionError("DB unavailable")
+    if (SITE / "fault").exists():
+        raise TypeError("a fault of its author")
     for chunk_id in event.data["chunk_ids"]:
         await work.documents("chunks").require(chunk_id)
         work.documents("chunks").update(chunk_id, {"embedding_generated": True})
