@@ -1,10 +1,12 @@
 """A process that a handler forks is no worker: it has nothing of it, and ends if it comes back."""
 
 import asyncio
+import json
 import os
 import signal
 import socket
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -105,3 +107,31 @@ def is_dead(pid: int) -> bool:
     except (FileNotFoundError, ProcessLookupError):
         return True
     return status.rpartition(")")[2].split()[0] == "Z"
+
+
+FORKED_PUBLISHER = """
+import asyncio, os, sys
+from headway import Service, connect
+
+orders = Service("orders")
+orders.on("OrderPlaced")(lambda event, work: None)
+
+async def publish():
+    async with connect(sys.argv[1]) as headway:
+        await headway.declare(orders)
+        await headway.publish_all([("OrderPlaced", {})] * 10)
+
+asyncio.run(publish())
+child = os.fork()
+asyncio.run(publish())
+if child:
+    sys.exit(os.waitpid(child, 0)[1])
+"""
+
+
+def test_a_forked_child_draws_other_ids_than_its_parent(tmp_path: Path) -> None:
+    site = Site(tmp_path)
+    subprocess.run([sys.executable, "-c", FORKED_PUBLISHER, site.url], check=True, timeout=60)
+    bodies = [json.loads(body) for (body,) in site.query("select body from headway_items")]
+    drawn = {body["event_id"][-12:] for body in bodies}  # the beginning of an id is its time
+    assert (len(bodies), len(drawn)) == (30, 30)

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Generic
-from uuid import UUID
 
 import msgspec
 
@@ -198,7 +197,8 @@ def new_event_id(now: datetime, token: str) -> str:
     bits = (milliseconds << 80) | (chance & ((1 << 80) - 1))
     bits = bits & ~(0xF << 76) | (0x7 << 76)  # version
     bits = bits & ~(0x3 << 62) | (0x2 << 62)  # variant
-    return str(UUID(int=bits))
+    text = f"{bits:032x}"
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
 def short_name(name: str) -> str:

@@ -54,6 +54,8 @@ from headway.runtime.unrouted import UnroutedNotice, tell_of_routed
 from headway.runtime.watchdog import SlowHandlers, Watchdog
 
 _LOG = logging.getLogger("headway")
+_HINTS_AFTER = timedelta(seconds=5)
+"""A worker that starts has a backlog: looking for mistakes must not slow it down."""
 
 
 class Worker:
@@ -256,8 +258,6 @@ class Worker:
         _LOG.info("Running %s%s (process %d)", names, place, os.getpid())
         services = [recovery.service for recovery in self._recoveries]
         warn_of_stages(services)
-        looking = warn_of_left_queues(services, self._engine.places)
-        self._put_aside(asyncio.create_task(looking))
         if not self._engine.has_store:
             _LOG.warning(
                 "There is no store, so every event is handled at least once: a redelivery is not "
@@ -274,7 +274,7 @@ class Worker:
         )
         naming = asyncio.create_task(self._slow_handlers.run())
         stopping = asyncio.create_task(self._until_stopped())
-        asides = [] if self._live is None else [asyncio.create_task(self._live.run())]
+        hinting = asyncio.create_task(self._hint(services))
         self._lanes.start()
         own = ForkedLoop(asyncio.get_running_loop())
         watching = nullcontext() if self._watchdog is None else self._watchdog.watching()
@@ -288,7 +288,7 @@ class Worker:
                 self._has_lost_storage = True  # nothing can be handed back or committed
                 raise
             finally:
-                await _cancel(feeding, keeping, reaching, waiting, naming, stopping, *asides)
+                await _cancel(feeding, keeping, reaching, waiting, naming, stopping, hinting)
                 if self._has_lost_storage:
                     await self._lanes.end()
                 else:
@@ -298,6 +298,13 @@ class Worker:
                 del own  # until here a child that is forked has nothing of this loop
         if self._broken_by is not None:
             raise self._broken_by
+
+    async def _hint(self, services: Sequence[Service]) -> None:
+        """Warn of queues without a handler and of other workers that compete, until cancelled."""
+        await self._clock.wait(_HINTS_AFTER)
+        await warn_of_left_queues(services, self._engine.places)
+        if self._live is not None:
+            await self._live.run()
 
     def _break(self, error: BaseException) -> None:
         self._broken_by = self._broken_by or error

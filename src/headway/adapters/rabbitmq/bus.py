@@ -399,13 +399,13 @@ class RabbitBus:
         moves: list[tuple[Delivery, Outgoing]] = []
         ended: list[tuple[Delivery, bool]] = []
         now = self._clock.now()
-        epoch, taken, is_noted = self._taker.epoch, self._taken, self._suspects.is_noted
+        epoch, taken, noted = self._taker.epoch, self._taken, self._suspects.noted
         for delivery, then in settlements:
             held = delivery.receipt
             came = taken.pop(held, None)
             if came is None or held[0] != epoch:
                 answers.append(False)
-                if is_noted(held):
+                if held in noted:
                     ended.append((delivery, True))
                 continue
             answers.append(True)
@@ -414,7 +414,7 @@ class RabbitBus:
             else:
                 delivery = _as_it_came(delivery, came)  # noqa: PLW2901 (its returns stay)
                 moves.append((delivery, outgoing.unfinished(delivery, then, now)))
-            if is_noted(held):
+            if held in noted:
                 ended.append((delivery, isinstance(then, HandedBack)))
         if moves:
             try:

@@ -96,9 +96,10 @@ class Suspects:
         self._excused: dict[str, float] = {}
         """Returns that count for nothing, as far as is known here, and since when."""
 
-    def is_noted(self, held: Held) -> bool:
-        """Say whether there are notes about an event in hand."""
-        return held in self._started or held in self._counted
+    @property
+    def noted(self) -> Collection[Held]:
+        """Events in hand about which there are notes; mostly there are none."""
+        return {*self._started, *self._counted}
 
     async def count(self, delivery: Delivery) -> int:
         """Count the starts by workers that are gone."""

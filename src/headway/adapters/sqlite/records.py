@@ -121,6 +121,9 @@ class SqliteRecords:
         return await self._writer.run(work)
 
 
+_DONE = Ended.DONE.value  # to ask an enum for its value takes two calls, for every event
+
+
 def row_of(
     record: DoneRecord,
     generation: str,
@@ -141,7 +144,7 @@ def row_of(
         record.operation,
         record.queue,
         generation,
-        record.ended.value,
+        _DONE if record.ended is Ended.DONE else record.ended.value,
         moment.stored(record.at),
         named,
         failed_queue or record.failed_queue,
