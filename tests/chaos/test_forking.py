@@ -132,6 +132,6 @@ if child:
 def test_a_forked_child_draws_other_ids_than_its_parent(tmp_path: Path) -> None:
     site = Site(tmp_path)
     subprocess.run([sys.executable, "-c", FORKED_PUBLISHER, site.url], check=True, timeout=60)
-    bodies = [json.loads(body) for (body,) in site.query("select body from headway_items")]
+    bodies = [json.loads(str(body)) for (body,) in site.query("select body from headway_items")]
     drawn = {body["event_id"][-12:] for body in bodies}  # the beginning of an id is its time
     assert (len(bodies), len(drawn)) == (30, 30)
