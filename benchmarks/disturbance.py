@@ -61,7 +61,7 @@ async def _run(*, failing: bool) -> float:
                 await headway.publish("Order", {"sent": time.time()})
                 sent += 1
                 await asyncio.sleep(max(sent * EVERY - passed, 0))
-            while (await headway.count()).done < sent + failing:
+            while (await headway.balance()).done < sent + failing:
                 await asyncio.sleep(0.05)
         worker.terminate()
         worker.wait()

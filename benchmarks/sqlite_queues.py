@@ -165,7 +165,7 @@ async def _together() -> tuple[float, float, float]:
         began = time.perf_counter()
         (folder / "go").touch()
         async with connect(url) as headway:
-            while (await headway.count()).done < _PROCESS_EVENTS:
+            while (await headway.balance()).done < _PROCESS_EVENTS:
                 await asyncio.sleep(0.02)
         seconds = time.perf_counter() - began
         for process in running:

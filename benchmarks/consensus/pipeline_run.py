@@ -50,13 +50,13 @@ async def _run(folder: Path, archive: Path, messages: int) -> Run:
         with (folder / "run.log").open("wb") as log:
             worker = subprocess.Popen(_COMMAND, env=environment, stdout=log, stderr=log)
         try:
-            while not (await headway.count()).workers:
+            while not (await headway.balance()).workers:
                 await asyncio.sleep(0.05)
             used = _processor_seconds(worker.pid)
             began = time.perf_counter()
             submitted = {"path": str(archive), "source_name": archive.name}
             await headway.publish("ArchiveSubmitted", submitted)
-            while (await headway.count()).waiting:
+            while (await headway.balance()).waiting:
                 await asyncio.sleep(max(0.05, messages / _USUAL_RATE / _LOOKS))
             took = time.perf_counter() - began
             used = _processor_seconds(worker.pid) - used

@@ -6,6 +6,8 @@ Every piece of work finishes, or stops where a person sees why and can set it go
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from headway.core.lazy import lazily
+
 if TYPE_CHECKING:
     from headway.assembly.connection import connect
     from headway.assembly.handling import handle_event_with_retry
@@ -91,16 +93,13 @@ _HOME = {
 
 
 if not TYPE_CHECKING:  # a checker that read this would accept any name
+    _load = lazily("headway", _HOME)
 
     def __getattr__(name: str) -> Any:
         """Load a public name on first use, so that importing headway costs nothing."""
         if name == "__version__":
             return import_module("importlib.metadata").version("headway")
-        if name not in _HOME:
-            raise AttributeError(f"module 'headway' has no attribute {name!r}")
-        value = getattr(import_module(f"headway.{_HOME[name]}"), name)
-        globals()[name] = value
-        return value
+        return _load(name)
 
 
 def __dir__() -> list[str]:

@@ -182,7 +182,7 @@ async def test_a_worker_told_to_stop_finishes_what_runs_and_begins_nothing_new()
     await slow.stop_after_the_first_two_began()
     assert slow.trial.clock.now() - start < timedelta(seconds=7)
     assert slow.begun == slow.ended == ["e0", "e1"]
-    (queue,) = (await slow.trial.count()).queues
+    (queue,) = (await slow.trial.balance()).queues
     assert (queue.ready, queue.leased, queue.delayed) == (8, 0, 0)
     for item in slow.trial.state.items.values():
         assert (item.returns, item.begins, item.travel.failures) == (0, 0, 0)
@@ -197,7 +197,7 @@ async def test_a_handler_that_outlasts_the_grace_is_cancelled_and_its_event_hand
     assert slow.trial.clock.now() - start < timedelta(seconds=12)
     assert sorted(slow.cancelled) == ["e0", "e1"]
     assert await slow.trial.documents("log") == []
-    (queue,) = (await slow.trial.count()).queues
+    (queue,) = (await slow.trial.balance()).queues
     assert (queue.ready, queue.leased) == (10, 0)
     assert {item.returns for item in slow.trial.state.items.values()} == {0}
 

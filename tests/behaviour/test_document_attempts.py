@@ -119,7 +119,7 @@ async def test_an_attempt_that_was_overtaken_changes_nothing(error: Exception | 
     assert (await state(trial), await effects(trial)) == (("processed", 2), [2])
     assert await trial.letters("s.failed") == []
     assert sum(fact.count for fact in trial.facts.of(DuplicatesRecognised)) == 1
-    assert at_rest(await trial.count())
+    assert at_rest(await trial.balance())
 
 
 @pytest.mark.parametrize("error", [None, ValueError("too late, and wrong")])

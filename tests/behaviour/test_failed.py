@@ -65,7 +65,7 @@ class Shop:
         return await self.trial.letters("orders.failed")
 
     async def balances(self) -> bool:
-        count = await self.trial.count()
+        count = await self.trial.balance()
         waiting = sum(q.ready + q.leased + q.delayed + q.parked + q.held for q in count.queues)
         total = waiting + sum(count.failed.values()) + count.done
         return count.accepted == total and (await self.trial.engine.places.astray(1))[0] == 0
@@ -136,7 +136,7 @@ async def test_what_is_sent_to_another_queue_has_an_end_here_and_another_there(s
     shop.broken = False
     await shop.trial.run()
     assert (await shop.letters(), len(await shop.trial.documents("paid"))) == ([], 3)
-    count = await shop.trial.count()
+    count = await shop.trial.balance()
     assert (count.done, count.accepted) == (5, 5)
     assert await shop.balances()
 

@@ -162,7 +162,7 @@ async def test_probes_are_few_and_take_different_events() -> None:
         await shop.trial.clock.wait(10 * MINUTE)
         assert len(shop.tried) - first == 20, "and then one a minute"
     assert len(set(shop.tried)) == len(shop.tried) == shop.letters
-    (queue,) = (await shop.trial.count()).queues
+    (queue,) = (await shop.trial.balance()).queues
     assert queue.ready == 100 - shop.letters
     places = [int(name.rpartition("-")[2]) for name in shop.tried[first:]]
     assert places != sorted(places), "they are not those at the head"

@@ -35,7 +35,7 @@ async def test_documents_whose_events_are_parked_are_left_to_them() -> None:
     for one in ids:
         await trial.publish("Made", {"ids": [one]})
     async with trial.running():
-        while (await trial.count()).queues[0].parked < len(ids):
+        while (await trial.balance()).queues[0].parked < len(ids):
             await trial.clock.wait(10 * SECOND)
     for _ in range(4):  # no worker lives that notes that it is down
         trial.clock.advance(5 * HOUR)

@@ -90,7 +90,7 @@ async def test_five_different_events_that_fail_by_one_rule_are_an_outage() -> No
         (fact,) = town.trial.facts.of(HealthChanged)
         assert (fact.down, fact.rule) == (True, "python.connection")
         assert fact.last_error == "ConnectionError"
-        (queue,) = (await town.trial.count()).queues
+        (queue,) = (await town.trial.balance()).queues
         assert (queue.parked, queue.delayed) == (1, 4)
         assert len(town.trial.facts.of(EventRetryScheduled)) == 4
         assert len(town.trial.facts.of(EventParked)) == 1

@@ -38,7 +38,7 @@ class Scene:
             await self.trial.publish("Made", {"ids": [one]})
         engine = replace(engine, documents=documents, finisher=finisher)
         async with working(self.trial, self.service, engine=engine):
-            while not at_rest(await self.trial.count()):
+            while not at_rest(await self.trial.balance()):
                 await self.trial.clock.wait(timedelta(seconds=1))
         states = {each["status"] for each in await self.trial.documents("docs")}
         assert states == {"processed"}

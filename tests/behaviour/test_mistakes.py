@@ -136,7 +136,7 @@ async def test_a_read_that_was_never_awaited_refuses_the_commit_and_names_the_li
     for read in (name, "get"):
         assert f"test_mistakes.py:{READS[read].__code__.co_firstlineno}" in letter.last_error
     assert await trial.documents("orders") == []
-    assert (await trial.count()).accepted == 1
+    assert (await trial.balance()).accepted == 1
 
 
 async def test_reads_may_be_awaited_in_any_way() -> None:
@@ -147,7 +147,7 @@ async def test_reads_may_be_awaited_in_any_way() -> None:
         late = orders.get("a")
         await asyncio.wait_for(late, 5)
 
-    assert (await (await ran(placed)).count()).done == 1
+    assert (await (await ran(placed)).balance()).done == 1
 
 
 # What handlers do
@@ -271,7 +271,7 @@ async def test_a_mistake_inside_a_handler_ends_its_event_at_once_and_says_what_i
     letter = await only_letter(trial)
     assert letter.abandoned_reason == "non_retryable"
     assert re.search(message, letter.last_error), letter.last_error
-    assert (await trial.count()).accepted == 1
+    assert (await trial.balance()).accepted == 1
 
 
 async def test_a_value_that_a_handler_returns_is_ignored_and_that_is_said_once(
@@ -283,7 +283,7 @@ async def test_a_value_that_a_handler_returns_is_ignored_and_that_is_said_once(
     trial = await ran(placed, None, None, None)
     (line,) = [each for each in caplog.records if each.levelno == logging.WARNING]
     assert re.search(rf"{LINE} .*placed of OrderPlaced .* bool", line.getMessage())
-    assert (await trial.count()).done == 3
+    assert (await trial.balance()).done == 3
 
 
 # What the commit of an event sets itself

@@ -106,7 +106,7 @@ async def test_a_program_that_publishes_it_is_refused_and_nothing_is_stored(tmp_
             await headway.publish("OrderPlaced", {}, event_id="")
         with pytest.raises(ConfigurationError, match="'a' is there twice"):
             await headway.publish_all([("A", {}), ("A", {"b": 1})], event_ids=["a", "a"])
-        assert (await headway.count()).accepted == 0
+        assert (await headway.balance()).accepted == 0
         assert await headway.unrouted.list() == []
 
 

@@ -107,7 +107,7 @@ async def test_an_event_that_waits_is_kept_and_holds_up_no_other() -> None:
         for n in range(50):
             await trial.publish("OrderPlaced", {"order": f"o{n}"})
         await until(trial, lambda: len(handler.attempts) == 51, at_most=timedelta(seconds=1))
-    (queue,) = (await trial.count()).queues
+    (queue,) = (await trial.balance()).queues
     assert (queue.delayed, queue.ready, queue.leased) == (1, 0, 0)
     await assert_all_is_accounted_for(trial)
 
@@ -263,7 +263,7 @@ async def test_idempotent_processing(errors: list[BaseException]) -> None:
     assert handler.attempts == [1]
     assert [(f.count, f.why) for f in trial.facts.of(DuplicatesRecognised)] == [(1, "done")]
     assert await reasons(trial) == ["non_retryable"] * len(errors)
-    assert (await trial.count()).done == 1 - len(errors)
+    assert (await trial.balance()).done == 1 - len(errors)
 
 
 async def test_a_duplicate_that_is_taken_together_with_the_first_takes_no_effect() -> None:
@@ -289,7 +289,7 @@ async def test_another_event_about_the_same_work_is_recognised_and_other_work_is
         await trial.publish("OrderPlaced", {"order": order})
         await trial.run()
     assert handler.attempts == [1, 1]
-    assert (await trial.count()).done == 3
+    assert (await trial.balance()).done == 3
     await assert_all_is_accounted_for(trial)
 
 

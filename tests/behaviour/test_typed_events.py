@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from headway import ConfigurationError, Event, Service, Work
+from headway import BlockingWork, ConfigurationError, Event, Service, Work
 from headway.testing import Trial
 
 
@@ -63,6 +63,33 @@ async def test_what_is_no_type_of_data_is_no_event_type() -> None:
     for given, data in ((7, None), ({"order": "7"}, None), (OrderPlaced("7"), {"order": "7"})):
         with pytest.raises(ConfigurationError, match="event_type"):
             await trial.publish(given, data)
+
+
+@pytest.mark.parametrize("is_blocking", [False, True])
+async def test_documents_are_counted_with_own_writes(is_blocking: bool) -> None:  # noqa: FBT001
+    orders, seen = Service("orders"), list[int]()
+    asked: list[dict[str, Any]] = [{}, {"status": "new"}, {"status": "old"}, {"n": 1}]
+
+    def write(documents: Any) -> None:
+        documents.update("a", {"status": "old"})
+        documents.insert_new({"_id": "d", "status": "new", "n": 1})
+
+    async def place(event: Event, work: Work) -> None:
+        documents = work.documents("orders")
+        write(documents)
+        seen.extend([await documents.count(where) for where in asked])
+
+    def place_blocking(event: Event, work: BlockingWork) -> None:
+        documents = work.documents("orders")
+        write(documents)
+        seen.extend(documents.count(where) for where in asked)
+
+    orders.on("OrderPlaced")(place_blocking if is_blocking else place)
+    trial = Trial(orders)
+    await trial.put("orders", *({"_id": one, "status": "new", "n": 1} for one in "abc"))
+    await trial.publish("OrderPlaced")
+    await trial.run()
+    assert seen == [4, 3, 1, 4]
 
 
 async def test_many_documents_are_read_by_id_with_own_writes() -> None:

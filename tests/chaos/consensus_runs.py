@@ -102,11 +102,11 @@ class ConsensusSite(Site):
                     while not await self._is_at_rest(headway):  # noqa: ASYNC110 (nobody tells)
                         await asyncio.sleep(0.1)
             except TimeoutError:
-                waiting = [each for each in (await headway.count()).queues if each.waiting]
+                waiting = [each for each in (await headway.balance()).queues if each.waiting]
                 pytest.fail(f"still on its way: {waiting}\n{self.log()[-3000:]}")
 
     async def _is_at_rest(self, headway: Connection) -> bool:
-        return not (await headway.count()).waiting
+        return not (await headway.balance()).waiting
 
     async def final_set(self) -> FinalSet:
         async with self.connected() as headway:
@@ -191,7 +191,7 @@ class ConsensusBrokerSite(ConsensusSite, BrokerSite):
         """Look three times: what the broker says of events in hand is a second old."""
         for _ in range(3):
             await asyncio.sleep(1)
-            if self._in_hand() or (await headway.count()).waiting:
+            if self._in_hand() or (await headway.balance()).waiting:
                 return False
         for collection in ("archives", "slices", "messages", "threads"):
             for status in ("pending", "failed"):

@@ -46,7 +46,7 @@ def test_the_operation_of_a_sweep_names_its_document_its_generation_and_its_mome
     assert before != after
     assert sweep_run(before) != sweep_run(after)
     assert sweep_run("order-17") == FIRST_GENERATION
-    assert sweep_run("sweep-2:docs:1") == "s2"  # of an older version
+    assert sweep_run("sweep-2:docs:1") == "s2"
     at = datetime(2026, 3, 1, 13, 0, 5, 4_999, tzinfo=timezone(HOUR))
     assert sweep_operation("docs", "käse", 3, at) == "sweep-3@20260301T120005.004Z:docs:käse"
     long = sweep_operation("docs", "x" * 200, 3, NOW)

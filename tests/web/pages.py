@@ -35,7 +35,7 @@ def post(client: TestClient, **fields: Any) -> httpx.Response:
 
 
 def keep(file: Path, number: int, **fields: Any) -> None:
-    """Write reports as an earlier version did, of any size."""
+    """Write reports into the file, of any size."""
     book = SqliteErrorBook(file)
     report = ErrorReport(service="s", level="error", **fields)
     for each in range(number):

@@ -79,6 +79,15 @@ class Connection:
         """Give documents whose fields hold these values, in the order of their ids."""
         return await self._engine.documents.find(collection, where or {}, limit)
 
+    async def count(self, collection: str, where: Mapping[str, Any] | None = None) -> int:
+        """Count the documents whose fields hold these values; without `where`, all of them.
+
+        Gives the number of documents that `find` would give without a limit: 0 also if there is no
+        such collection. The store filters; SQLite and PostgreSQL also count, unless a value is a
+        number, a list or an object.
+        """
+        return await self._engine.documents.count(collection, where or {})
+
     async def tally(self, lifecycle: Lifecycle) -> Mapping[str, int]:
         """Count the documents of a collection by their state: `pending`, `processed`, `failed`.
 
@@ -91,8 +100,8 @@ class Connection:
         """Count what waits, by queue, and the dead letters. Cheap, however much is done."""
         return await self._engine.places.depths()
 
-    async def count(self) -> Balance:
-        """Count every place, what is done included. Reads every row: it is for checks."""
+    async def balance(self) -> Balance:
+        """Count the events in every place, what is done included. Reads every row: for checks."""
         return await self._engine.places.balance()
 
     async def close(self) -> None:

@@ -16,6 +16,7 @@ from headway.core.storable import unstorable
 
 Document = dict[str, Any]
 ID = "_id"
+_FEW_FIELDS = 50
 
 
 class InsertNew(msgspec.Struct, frozen=True):
@@ -106,6 +107,18 @@ def _is_same(held: Any, value: Any) -> bool:
     if isinstance(held, list) and isinstance(value, list):
         return len(held) == len(value) and all(map(_is_same, held, value))
     return bool(held == value) and isinstance(held, bool) is isinstance(value, bool)
+
+
+def is_exact(where: Mapping[str, Any]) -> bool:
+    """Say whether SQL compares these values as `matches` does: then the database can count.
+
+    >>> is_exact({"status": "new", "owner": None}), is_exact({"n": 1}), is_exact({"tags": []})
+    (True, False, False)
+    """
+    return len(where) <= _FEW_FIELDS and all(
+        value is None or isinstance(value, bool) or (isinstance(value, str) and "\0" not in value)
+        for value in where.values()
+    )
 
 
 def nearby(number: float) -> tuple[float, float]:

@@ -40,6 +40,13 @@ class Documents(Protocol):
         """
         ...
 
+    async def count(self, collection: str, where: Mapping[str, Any]) -> int:
+        """Count the documents whose fields hold these values, as `find` finds them.
+
+        The database filters. It also counts where it compares as `core.writes.matches` does.
+        """
+        ...
+
     async def tally(self, lifecycle: Lifecycle) -> Mapping[State, int]:
         """Count the documents of a collection by their state, without reading them here."""
         ...

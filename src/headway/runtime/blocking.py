@@ -101,3 +101,8 @@ class BlockingCollection(Writing):
         """Give documents whose fields hold these values, in the order of their ids."""
         found: list[Document] = self._wait(self._find(where, limit))
         return found
+
+    def count(self, where: Mapping[str, Any]) -> int:
+        """Count the documents whose fields hold these values; `count({})` counts all."""
+        number: int = self._wait(self._count(where))
+        return number

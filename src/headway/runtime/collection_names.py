@@ -5,11 +5,12 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from datetime import datetime, timedelta
-from difflib import SequenceMatcher, get_close_matches
+from difflib import SequenceMatcher
 
 from headway.core.decision import archived_from
 from headway.core.origin import origin
 from headway.core.showing import shown
+from headway.core.suggestion import nearest
 from headway.ports.clock import Clock
 from headway.ports.desk import DocumentDesk
 from headway.runtime.service import Service, Subscription
@@ -115,7 +116,7 @@ class CollectionNames:
         checked.add(status)
         said = status.strip().casefold()
         words = {each.casefold(): each for each in self._words[collection]}
-        near = next(iter(get_close_matches(said, words, n=1, cutoff=_NEAR)), "")
+        near = nearest(said, words, cutoff=_NEAR)
         if near and (said == near or not said.endswith(near)):  # `unprocessed` is another word
             _LOG.warning(
                 "Handler %s writes status=%r into a document of %s at %s: this is no status that "

@@ -3,7 +3,6 @@
 import inspect
 import typing
 from datetime import timedelta
-from difflib import get_close_matches
 from typing import Any
 
 from headway.core.data_type import Decoder, decoder, fields, is_data_type
@@ -11,6 +10,7 @@ from headway.core.errors import ConfigurationError
 from headway.core.event import Event
 from headway.core.origin import is_coroutine, origin
 from headway.core.routing import checked_name
+from headway.core.suggestion import nearest
 
 _DATA = "Use a msgspec Struct, a dataclass, a TypedDict or a pydantic model (version 2)."
 _SHOWN = 80
@@ -208,11 +208,9 @@ class Declaration:
             raise self.refused(
                 f"{argument}={shown(value)}", "the name of the field is empty. Name one."
             )
-        near = get_close_matches(name, known or (), n=1)
+        near = nearest(name, known or ())
         cure = (
-            f"Did you mean {near[0]!r}?"
-            if near
-            else f"Use one of {', '.join(sorted(known or ()))}."
+            f"Did you mean {near!r}?" if near else f"Use one of {', '.join(sorted(known or ()))}."
         )
         raise self.refused(
             f"{argument}={shown(value)}", f"{shown(data)} has no field {name!r}. {cure}"

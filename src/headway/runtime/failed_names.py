@@ -1,11 +1,11 @@
 """Which failed queue a person means, and what to say if there is none."""
 
 from collections.abc import Mapping, Sequence
-from difflib import get_close_matches
 
 from headway.core.errors import ConfigurationError
 from headway.core.routing import failed_queue_name
 from headway.core.showing import shown
+from headway.core.suggestion import nearest
 
 COLLECTIONS: Mapping[str, str] = {
     "archives": "parsing",
@@ -49,6 +49,6 @@ def _unknown(meant: str, known: Sequence[str]) -> str:
             "one when a service is started on it: headway run MODULE:SERVICE"
         )
     names = {name.removesuffix(_SUFFIX): name for name in known}
-    close = get_close_matches(meant.removesuffix(_SUFFIX), names)
-    hint = f"did you mean {' or '.join(names[one] for one in close)}? There " if close else ""
+    near = nearest(meant.removesuffix(_SUFFIX), names)
+    hint = f"did you mean {names[near]}? There " if near else ""
     return f"queue={shown(meant)!r} does not exist: {hint or 'there '}are: {', '.join(known)}"

@@ -120,6 +120,9 @@ class NoDocuments:
     ) -> Sequence[Document]:
         self._refuse(collection)
 
+    async def count(self, collection: str, _where: Mapping[str, Any]) -> int:
+        self._refuse(collection)
+
     async def tally(self, lifecycle: Lifecycle) -> Mapping[State, int]:
         self._refuse(lifecycle.collection)
 

@@ -7,13 +7,13 @@ from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from difflib import get_close_matches
 from functools import partial
 from typing import Any, Protocol
 
 from headway.core.errors import ConfigurationError
 from headway.core.facts import EventsRouted, EventsUnrouted, Fact
 from headway.core.ids import checked_ids
+from headway.core.suggestion import nearest
 from headway.core.writes import Document
 from headway.ports.bus import Message
 from headway.ports.chance import Chance
@@ -40,8 +40,8 @@ def nearest_type(event_type: str, known: Iterable[str]) -> str:
     if event_type == MALFORMED:
         return ""
     by_word = {_plain(each): each for each in known if each != event_type}
-    close = get_close_matches(_plain(event_type), by_word, n=1, cutoff=_NEAR)
-    return by_word[close[0]] if close else ""
+    near = nearest(_plain(event_type), by_word, cutoff=_NEAR)
+    return by_word[near] if near else ""
 
 
 def _plain(event_type: str) -> str:

@@ -394,12 +394,7 @@ class Writing:
         return [found[each] for each in wanted]
 
     async def _find(self, where: Mapping[str, Any], limit: int) -> list[Document]:
-        if not isinstance(where, Mapping):
-            raise TypeError(
-                f"{self._name}: find({where!r:.80}) is no dict of fields. Use "
-                'find({"status": "new"}).'
-            )
-        _refuse_operators(self._name, "find", where)
+        _check_where(self._name, "find", where)
         touched = {target(write) for write in self._own()}
         # Of those that the store gives, the touched ones may not match any more.
         store, most = self._buffer.store, limit + len(touched)
@@ -410,6 +405,19 @@ class Writing:
         own = (await self._fetch(sorted(touched))).values()
         both = [*kept, *(each for each in own if matches(each, where))]
         return sorted(both, key=lambda each: str(each[ID]))[:limit]
+
+    async def _count(self, where: Mapping[str, Any]) -> int:
+        _check_where(self._name, "count", where)
+        store, touched = self._buffer.store, sorted({target(write) for write in self._own()})
+        number = await self._buffer.read(lambda: store.count(self._name, where))
+        if not touched:
+            return number
+        before = await self._buffer.read(lambda: store.fetch(self._name, touched))
+        after = await self._fetch(touched)
+        return number + sum(
+            matches(after[one], where) - (one in before and matches(before[one], where))
+            for one in after
+        )
 
     async def _fetch(self, ids: Sequence[str]) -> dict[str, Document]:
         store = self._buffer.store
@@ -447,10 +455,23 @@ class Collection(Writing):
         """Give documents whose fields hold these values, in the order of their ids."""
         return self._reading("find", partial(self._find, where, limit))
 
+    def count(self, where: Mapping[str, Any]) -> Coroutine[Any, Any, int]:
+        """Count the documents whose fields hold these values; `count({})` counts all."""
+        return self._reading("count", partial(self._count, where))
+
     def _reading(
         self, name: str, call: Callable[[], Coroutine[Any, Any, T]]
     ) -> Coroutine[Any, Any, T]:
         return self._buffer.reading(f"work.documents({self._name!r}).{name}()", call)
+
+
+def _check_where(collection: str, call: str, where: object) -> None:
+    if not isinstance(where, Mapping):
+        raise TypeError(
+            f"{collection}: {call}({where!r:.80}) is no dict of fields. Use "
+            f'{call}({{"status": "new"}}).'
+        )
+    _refuse_operators(collection, call, where)
 
 
 def _refuse_operators(collection: str, call: str, fields: Mapping[str, Any]) -> None:

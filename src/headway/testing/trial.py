@@ -129,7 +129,7 @@ class Trial:
         stored = self.state.documents.setdefault(collection, {})
         stored.update({str(each[ID]): msgspec.json.encode(each) for each in documents})
 
-    async def count(self) -> Balance:
+    async def balance(self) -> Balance:
         """Count every place."""
         return await self.engine.places.balance()
 

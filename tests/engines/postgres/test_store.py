@@ -6,6 +6,7 @@ import random
 import socket
 import time
 from datetime import UTC, datetime, timedelta
+from pkgutil import resolve_name
 from typing import Any
 
 import msgspec
@@ -299,25 +300,24 @@ async def test_a_server_that_will_not_do_says_why(
         postgres_store(f"postgresql://{server}/{database}?statement_cache_size=7", VirtualClock())
 
 
-async def test_tables_of_the_version_before_get_what_is_missing(postgres_database: str) -> None:
-    first = postgres_store(postgres_database, VirtualClock())
-    await first.open()
-    await first.sweeping.totals.add("a", {"b": 1})
-    await first.close()
+async def test_a_newer_version_upgrades_the_tables_beside_a_store_that_runs(
+    postgres_database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = postgres_store(postgres_database, VirtualClock())
+    await before.open()
+    await before.sweeping.totals.add("a", {"b": 1})
+    steps = "headway.adapters.postgres.schema.STEPS"
+    added = ["alter table headway_totals add column y text", "create table headway_next (x int)"]
+    monkeypatch.setattr(steps, (*resolve_name(steps), added))
+    stores = [postgres_store(postgres_database, VirtualClock()) for _ in range(4)]
+    await asyncio.gather(*(store.open() for store in stores))
+    monkeypatch.undo()
+    for number, store in enumerate((before, *stores), 2):
+        assert dict(await store.sweeping.totals.add("a", {"b": 1})) == {"b": number}
+        await store.close()
     async with connected(postgres_database) as connection:
-        version = await connection.fetchval("select version from headway_version")
-        await connection.execute("""
-            drop table headway_guard; drop function headway_guard(); drop function headway_now();
-            alter table headway_leases drop column lasts, drop column renewals;
-            update headway_version set version = 1
-            """)
-        stores = [postgres_store(postgres_database, VirtualClock()) for _ in range(4)]
-        await asyncio.gather(*(store.open() for store in stores))
-        for store in stores:
-            assert dict(await store.sweeping.totals.add("a", {})) == {"b": 1}
-            assert await store.sweeping.leases.hold("sweep", "t", timedelta(seconds=60))
-            await store.close()
-        assert await connection.fetchval("select version from headway_version") == version
+        assert await connection.fetchval("select version from headway_version") == 2
+        assert await connection.fetchval("select count(*) from headway_next") == 0
 
 
 async def test_a_newer_version_a_standby_and_read_only_databases_are_refused(

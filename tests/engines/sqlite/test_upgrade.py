@@ -1,23 +1,33 @@
-"""A file that an older Headway made is brought up to date where it is."""
+"""A newer Headway upgrades a file where it is. The next version is made up: it adds one table."""
 
 import asyncio
 import sqlite3
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
+from pkgutil import resolve_name
 
 import pytest
 from typer.testing import CliRunner
 
-from headway import ConfigurationError, Lifecycle
+from headway import ConfigurationError
 from headway.clock import SystemChance, SystemClock
 from headway.testing.conformance.balancing import balanced
-from headway.testing.conformance.examples import ORDERS
+from headway.testing.conformance.examples import ORDERS, PATIENCE, message, unit
 from headway.testing.engines import SqliteEngine, sqlite_engine
-from headway.testing.ports import SweepRule, View
 from tests.commands import app
 
-VERSION_1 = Path(__file__).with_name("version_1.sql")
+STEPS = "headway.adapters.sqlite.schema.STEPS"
+NEXT = ["create table headway_next (x)", "alter table headway_items add column y text"]
 CLOCK = SystemClock()
+
+
+@contextmanager
+def next_version() -> Iterator[None]:
+    """Make this process the next version of Headway for the block."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(STEPS, (*resolve_name(STEPS), NEXT))
+        yield
 
 
 def engine_on(path: Path) -> SqliteEngine:
@@ -37,18 +47,12 @@ def schema(path: Path) -> set[str]:
 
 
 @pytest.fixture
-def old(tmp_path: Path) -> Path:
+async def old(tmp_path: Path) -> Path:
+    """Give a file with an event and a document."""
     path = tmp_path / "old.db"
-    with closing(sqlite3.connect(path)) as connection:
-        connection.executescript(VERSION_1.read_text())
-    return path
-
-
-@pytest.fixture
-async def new(tmp_path: Path) -> Path:
-    path = tmp_path / "new.db"
     engine = engine_on(path)
     await engine.bus.open([ORDERS])
+    await engine.bus.publish([message("a")])
     await engine.bus.close()
     with closing(sqlite3.connect(path)) as connection, connection:
         row = "insert into headway_documents (collection, id, body) values ('docs', 'one', '{}')"
@@ -56,43 +60,47 @@ async def new(tmp_path: Path) -> Path:
     return path
 
 
-async def test_an_old_file_is_brought_up_to_date_and_keeps_what_is_in_it(
-    old: Path, new: Path
+async def test_an_old_file_is_upgraded_once_and_keeps_its_contents(
+    old: Path, tmp_path: Path
 ) -> None:
-    engines = [engine_on(old) for _ in range(8)]  # one of those who open it at once does it
-    await asyncio.gather(*(each.bus.open([]) for each in engines))
-    assert (version(old), schema(old)) == (version(new), schema(new))
-    engine = engines[0]
-    assert engine.sweeping is not None
-    await balanced(engine, {"ready": 1, "done": 1})
-    assert set(await engine.documents.fetch("docs", ["one"])) == {"one"}
-    rule = SweepRule(lifecycle=Lifecycle("docs"))
-    await engine.sweeping.candidates.prepare([rule])
-    now = CLOCK.now()
-    scan = engine.sweeping.candidates.scan(rule, View.FAILED, now, newest_first=True, page=10)
-    assert [[each["_id"] for each in page] async for page in scan] == [["one"]]
-    await engine.history.append({"at": now.isoformat(), "who": "me"})
-    assert len(await engine.history.latest(5)) == 1
-    assert await engine.sweeping.totals.add("g", {"n": 1}) == {"n": 1}
-    for each in engines:
+    with next_version():
+        engines = [engine_on(old) for _ in range(8)]  # all at once: one of them upgrades the file
+        await asyncio.gather(*(each.bus.open([]) for each in engines))
+        new = engine_on(tmp_path / "new.db")
+        await new.bus.open([])
+    assert version(old) == version(tmp_path / "new.db") == 2
+    assert schema(old) == schema(tmp_path / "new.db")
+    await balanced(engines[0], {"ready": 1})
+    assert set(await engines[0].documents.fetch("docs", ["one"])) == {"one"}
+    for each in (*engines, new):
         await each.bus.close()
 
 
-async def test_a_file_that_is_only_read_keeps_its_version(old: Path, new: Path) -> None:
+async def test_workers_of_both_versions_use_the_file_side_by_side(old: Path) -> None:
+    before = engine_on(old)
+    await before.bus.open([ORDERS])
+    with next_version():
+        after = engine_on(old)
+        await after.bus.open([ORDERS])
+        await after.bus.publish([message("b")])
+    await before.bus.publish([message("c")])
+    for engine in (before, after):
+        taken = await engine.bus.take([ORDERS.name], 1, PATIENCE)
+        await engine.finisher.finish([unit(each, CLOCK.now()) for each in taken])
+    for engine in (before, after):
+        await balanced(engine, {"ready": 1, "done": 2})
+    await before.bus.close()
+    await after.bus.close()
+
+
+async def test_a_file_that_is_only_read_keeps_its_version(old: Path) -> None:
     before = schema(old)
-    engine = engine_on(old)
-    assert [each.letters for each in await engine.letters.queues()] == [0]
-    assert set(await engine.documents.fetch("docs", ["one"])) == {"one"}
-    for needs_new_tables in (engine.places.balance(), engine.bus.live_versions(ORDERS.name)):
-        with pytest.raises(ConfigurationError) as caught:
-            await needs_new_tables
-        assert repr(str(old)) in str(caught.value)
-        assert f"version 1, and this version of Headway needs {version(new)}" in str(caught.value)
+    with next_version():
+        engine = engine_on(old)
+        assert set(await engine.documents.fetch("docs", ["one"])) == {"one"}
+        await balanced(engine, {"ready": 1})
+        await engine.bus.close()
     assert (version(old), schema(old)) == (1, before)
-    await engine.bus.open([ORDERS])
-    assert not await engine.bus.live_versions(ORDERS.name)
-    assert version(old) == version(new)
-    await engine.bus.close()
 
 
 @pytest.mark.parametrize(
@@ -108,35 +116,37 @@ async def test_a_file_that_is_only_read_keeps_its_version(old: Path, new: Path) 
     ],
 )
 def test_a_command_that_only_reads_keeps_the_version_of_a_file(
-    new: Path, words: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with closing(sqlite3.connect(new)) as connection:  # one before: no table has to be added
-        connection.execute(f"pragma user_version = {version(new) - 1}")
-    before = version(new)
-    monkeypatch.setenv("HEADWAY_BUS", f"sqlite:///{new}")
-    done = CliRunner().invoke(app, words.split())
-    assert done.exit_code == 0, done.output
-    assert version(new) == before
-
-
-def test_a_command_that_cannot_read_an_older_file_says_so(
-    old: Path, monkeypatch: pytest.MonkeyPatch
+    old: Path, words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HEADWAY_BUS", f"sqlite:///{old}")
-    done = CliRunner().invoke(app, ["verify"])
-    assert isinstance(done.exception, ConfigurationError)
-    assert "version 1," in str(done.exception)
+    with next_version():
+        done = CliRunner().invoke(app, words.split())
+    assert done.exit_code == 0, done.output
+    assert version(old) == 1
+
+
+async def test_a_read_that_needs_the_next_version_names_both_versions(old: Path) -> None:
+    with closing(sqlite3.connect(old)) as connection:  # as if the next version had added it
+        connection.execute("drop table headway_unrouted")
+    with next_version():
+        engine = engine_on(old)
+        with pytest.raises(ConfigurationError) as caught:
+            await engine.places.balance()
+        await engine.bus.close()
+    assert repr(str(old)) in str(caught.value)
+    assert "version 1, and this version of Headway needs 2" in str(caught.value)
     assert version(old) == 1
 
 
 async def test_an_upgrade_that_fails_leaves_the_file_as_it_was(old: Path) -> None:
     with closing(sqlite3.connect(old)) as connection:
-        connection.execute("create table headway_notes (x)")
+        connection.execute("alter table headway_items add column y text")  # the second statement
     before = schema(old)
-    engine = engine_on(old)
-    with pytest.raises(sqlite3.OperationalError, match="headway_notes already exists"):
-        await engine.bus.open([])
-    await engine.bus.close()
+    with next_version():
+        engine = engine_on(old)
+        with pytest.raises(sqlite3.OperationalError, match="duplicate column"):
+            await engine.bus.open([])
+        await engine.bus.close()
     assert (version(old), schema(old)) == (1, before)
 
 

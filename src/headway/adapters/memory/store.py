@@ -40,6 +40,10 @@ class MemoryDocuments:
         every = (_read(stored[one]) for one in sorted(stored))
         return [document for document in every if matches(document, where)][:limit]
 
+    async def count(self, collection: str, where: Mapping[str, Any]) -> int:
+        stored = self._state.documents.get(collection, {})
+        return sum(matches(_read(body), where) for body in stored.values())
+
     async def tally(self, lifecycle: Lifecycle) -> Mapping[DocumentState, int]:
         stored = self._state.documents.get(lifecycle.collection, {})
         return by_state(lifecycle, ((_read(body), 1) for body in stored.values()))

@@ -59,6 +59,16 @@ class MongoDocuments:
                     found.put(raw, document)
         return await found.named(named)
 
+    @logs_in_again
+    async def count(self, collection: str, where: Mapping[str, Any]) -> int:
+        named = await self._link.shown(collection)
+        if not where:
+            return await named.count_documents({})
+        # MongoDB finds more than what matches, such as a Decimal128 that is shown as this text.
+        fields = dict.fromkeys(where, 1) if all(map(is_plain, where)) else None
+        async with named.find(_narrowed(where), fields) as every_one:
+            return sum([matches(view(raw), where) async for raw in every_one])
+
     async def tally(self, lifecycle: Lifecycle) -> Mapping[State, int]:
         named = await self._link.shown(lifecycle.collection)
         return by_state(lifecycle, await alike(named, lifecycle))

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
 from math import isfinite
+from sys import maxsize
 from typing import Any
 
 import asyncpg
@@ -19,7 +20,7 @@ from headway.core.errors import UnstorableError
 from headway.core.lifecycle import Lifecycle, State, by_state
 from headway.core.travel import instant
 from headway.core.unreadable import is_stand_in
-from headway.core.writes import ID, Document, matches, nearby
+from headway.core.writes import ID, Document, is_exact, matches, nearby
 from headway.ports.documents import locked
 
 _FETCH = """
@@ -28,6 +29,11 @@ select id, body::text from headway_documents where collection = $1 and id = any(
 _FIND = """
 select id, body::text from headway_documents
 where collection = $1 and id > $2{} order by id limit $3
+"""
+_COUNT = """
+select count(*) from (
+    select from headway_documents where collection = $1 and id > $2{} limit $3
+) as found
 """
 _CHANGE = f"""
 with free as (
@@ -74,6 +80,15 @@ class PostgresDocuments:
                 break
             after = rows[-1][0]
         return found[:limit]
+
+    async def count(self, collection: str, where: Mapping[str, Any]) -> int:
+        if not is_exact(where):
+            return len(await self.find(collection, where, maxsize))
+        if not findable(collection):
+            return 0
+        conditions, values = _narrowed(where)
+        rows = await self._link.fetch(_COUNT.format(conditions), collection, "", None, *values)
+        return int(rows[0][0])
 
     async def tally(self, lifecycle: Lifecycle) -> Mapping[State, int]:
         if not findable(lifecycle.collection):

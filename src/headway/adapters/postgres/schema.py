@@ -4,6 +4,7 @@ Bodies are jsonb, so that any client can read and index them. Ids are ordered by
 every database. A record holds JSON as text: it may hold U+0000, which jsonb does not take.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 from headway.adapters.postgres.refusals import PRIMARY, Place
@@ -87,7 +88,11 @@ _TABLES = (
     "insert into headway_forgotten values (1, 0, 0)",
     """
     create table headway_leases (
-        name text collate "C" primary key, token text not null, until timestamptz not null
+        name text collate "C" primary key,
+        token text not null,
+        until timestamptz not null,
+        lasts interval not null,
+        renewals bigint not null default 0
     )
     """,
     """
@@ -154,39 +159,13 @@ _NOW = """
 create function headway_now() returns timestamptz language sql volatile parallel safe
 as 'select pg_catalog.clock_timestamp()'
 """
-# A process of the version before may still run. It does not say how long its leases last.
-_WATCHED_LEASES = (
-    _NOW,
-    "delete from headway_leases",
-    """
-    alter table headway_leases
-        add column lasts interval not null default interval '1 minute',
-        add column renewals bigint not null default 0
-    """,
-)
 
-# The indexes of failed documents held what failed permanently too. Sweeps make the new ones.
-_FAILED_VIEWS = (
-    """
-    do $step$
-    declare
-        view text;
-    begin
-        for view in
-            select indexrelid::regclass::text from pg_index join pg_class on oid = indexrelid
-            where indrelid = 'headway_documents'::regclass and starts_with(relname, 'headway_view_')
-              and pg_get_expr(indpred, indrelid) like '%''failed''::text%'
-        loop
-            execute 'drop index ' || view;
-        end loop;
-    end
-    $step$
-    """,
-)
+STEPS: tuple[Sequence[str], ...] = ((*_TABLES, *_GUARD, _NOW),)
+"""What makes each version of the tables from the one before: their number is the version.
 
-_STEPS = (_TABLES, _GUARD, _WATCHED_LEASES, _FAILED_VIEWS)
-"""What each version of the tables adds to the one before."""
-VERSION = len(_STEPS)
+A process of the version before may still run. So a step only adds: a table, an index, or a column
+with a default.
+"""
 
 _FACTS = """
 select current_setting('server_version_num')::integer / 10000, current_setting('server_version'),
@@ -202,12 +181,12 @@ async def make_sure(connection: Any, place: Place) -> None:
     """Make the tables that are missing; refuse a server on which that would not do."""
     await connection.execute("begin")
     try:
-        if await _version(connection, place) < VERSION:
+        if await _version(connection, place) < len(STEPS):
             await connection.execute(f"select pg_advisory_xact_lock({_LOCK})")
             version = await _version(connection, place)  # another process may have been quicker
-            for step in _STEPS[version:]:
+            for step in STEPS[version:]:
                 await connection.execute(";".join(step))
-            await connection.execute(f"update headway_version set version = {VERSION}")  # noqa: S608 (a number of our own)
+            await connection.execute(f"update headway_version set version = {len(STEPS)}")  # noqa: S608 (a number of our own)
         await connection.execute("commit")
     except BaseException:
         if not connection.is_closed():
@@ -228,10 +207,10 @@ async def _version(connection: Any, place: Place) -> int:
             "set default_transaction_read_only to off for this user and database",
         )
     version: int = await connection.fetchval("select version from headway_version") if made else 0
-    if version > VERSION:
+    if version > len(STEPS):
         raise place.refusal(
             f"has tables of version {version}, made by a newer Headway, and this one knows "
-            f"{VERSION}",
+            f"{len(STEPS)}",
             "upgrade Headway, or name another database",
         )
     return version

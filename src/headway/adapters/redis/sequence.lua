@@ -154,13 +154,9 @@ local function machine()
   -- position is in them too: in a sorted set equal members are one, whatever their scores.
 
   local MEMBER = '^#%d+ (%d+) (%-?%d+) (%d+) (%d+) ()'
-  local WITHOUT_POSITION = '^(%d+) (%d+) (%d+) (%d+) ()' -- how they were written before
 
   local function item(s, position, member)
     local step, begins, since, attempts, from = match(member, MEMBER)
-    if not from then
-      step, begins, since, attempts, from = match(member, WITHOUT_POSITION)
-    end
     if not from or tonumber(step) == 0 then
       unreadable(s.backlog .. ' holds what is no result, at ' .. position)
     end

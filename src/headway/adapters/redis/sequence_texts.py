@@ -182,10 +182,8 @@ def _held(member: bytes, position: float) -> Held:
 
 
 def _parts(member: bytes) -> list[bytes]:
-    """Take a member apart, but for its position, which those of earlier versions do not have."""
-    if member.startswith(b"#"):
-        _, _, member = member.partition(b" ")
-    return member.split(b" ", 4)
+    """Take a member apart, without its position."""
+    return member.split(b" ", 5)[1:]
 
 
 def _missed(text: str) -> Missed:

@@ -30,22 +30,15 @@ class SqliteCandidates:
         self._readers = readers
 
     async def prepare(self, rules: Sequence[SweepRule]) -> None:
-        """Make what is missing, each index in a commit of its own: others write in between.
-
-        What an older Headway made, and nobody looks into any more, would cost time in each write.
-        """
+        """Make what is missing, each index in a commit of its own: others write in between."""
         there = {
             name for (name,) in await self._readers.run(lambda c: c.execute(_INDEXES).fetchall())
         }
         for rule in rules:
-            sql = Expressions(rule.lifecycle)
-            for name, statement in sql.indexes().items():
+            for name, statement in Expressions(rule.lifecycle).indexes().items():
                 if name not in there:
                     await self._writer.run(partial(_execute, statement=statement))
                     there.add(name)
-            for name in there.intersection(sql.former_indexes()):
-                await self._writer.run(partial(_execute, statement=f"drop index if exists {name}"))
-                there.remove(name)
 
     async def scan(
         self, rule: SweepRule, view: View, now: datetime, *, newest_first: bool, page: int

@@ -4,6 +4,7 @@ import re
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from sys import maxsize
 from typing import Any
 
 import msgspec
@@ -19,7 +20,7 @@ from headway.core.changes import Changes, wanted
 from headway.core.document import LEASE_TOKEN, LEASE_UNTIL, WAITING
 from headway.core.lifecycle import Lifecycle, State, by_state
 from headway.core.travel import instant
-from headway.core.writes import ID, Document, Write, matches, nearby
+from headway.core.writes import ID, Document, Write, is_exact, matches, nearby
 
 _FETCH = """
 select '[' || coalesce(group_concat(
@@ -29,6 +30,11 @@ from headway_documents where collection = ? and id in (select value from json_ea
 """
 _FETCHED = msgspec.json.Decoder(list[tuple[str, Document]])
 
+# Other programs may have written something else.
+_IS_DOCUMENT = """
+case when typeof(body) <> 'text' then false when not json_valid(body) then false
+else json_type(body) = 'object' end
+"""
 _PLAIN_FIELD = re.compile(r"[A-Za-z0-9_-]+")
 _MOST_CONDITIONS = 50
 _WIDEST = 1 << 63
@@ -50,6 +56,9 @@ class SqliteDocuments:
         self, collection: str, where: Mapping[str, Any], limit: int
     ) -> Sequence[Document]:
         return await self._readers.run(lambda c: list(_find(c, collection, where, limit)))
+
+    async def count(self, collection: str, where: Mapping[str, Any]) -> int:
+        return await self._readers.run(lambda c: _count(c, collection, where))
 
     async def tally(self, lifecycle: Lifecycle) -> Mapping[State, int]:
         statement = alike(lifecycle)
@@ -140,6 +149,18 @@ def _find(
         if document is not None and matches(document, where):
             limit -= 1
             yield document
+
+
+def _count(connection: sqlite3.Connection, collection: str, where: Mapping[str, Any]) -> int:
+    if not is_exact(where):
+        return sum(1 for _ in _find(connection, collection, where, maxsize))
+    conditions, values = _narrowed(where)
+    (number,) = connection.execute(
+        f"select count(*) from headway_documents "  # noqa: S608 (values are bound)
+        f"where collection = :collection and {_IS_DOCUMENT}{conditions}",
+        {"collection": collection, **values},
+    ).fetchone()
+    return int(number)
 
 
 def _narrowed(where: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:

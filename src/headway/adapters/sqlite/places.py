@@ -174,8 +174,8 @@ def _depths(connection: sqlite3.Connection, moment: Moment) -> Depths:
         in_hand, delayed = leased.get(name, 0), later - parked_later
         ready = items - in_hand - delayed - parked
         oldest = connection.execute(_OLDEST, (name, moment.at)).fetchone() if ready else None
-        # The number is wrong where rows were deleted by hand, or a process of an older version
-        # works on the file. A worker that starts corrects it.
+        # The number is wrong where another program added or deleted rows. A worker that starts
+        # corrects it.
         ready = 0 if oldest is None else max(ready, 1)
         queues.append(
             QueueCount(

@@ -114,7 +114,7 @@ def declare(
 
 
 def _count_again(connection: sqlite3.Connection) -> None:
-    """Correct how many events each queue has: a process of an older version does not count."""
+    """Correct how many events each queue has: other programs may have added or deleted rows."""
     taken = dict(connection.execute(_TAKEN).fetchall())
     for queue, items, free in connection.execute(_COUNTS).fetchall():
         there = free + taken.get(queue, 0)

@@ -7,6 +7,7 @@ bears; an item without a token is free.
 """
 
 import sqlite3
+from collections.abc import Sequence
 from contextlib import closing
 from itertools import chain
 
@@ -14,9 +15,6 @@ from headway.adapters.sqlite.connection import Connection, Location, connect
 
 APPLICATION = 0x48647779
 """What marks a file as ours: "Hdwy"."""
-VERSION = 8
-_OWN_TIME = 5
-"""The first version whose file has a time of its own; before, its times are of the wall clock."""
 
 _TABLES = (
     """
@@ -39,7 +37,9 @@ _TABLES = (
         parked_since real,
         requeues integer not null,
         history text,
-        body
+        body,
+        refusals text,
+        hops integer not null default 0
     )
     """,
     "create index headway_items_free on headway_items (queue, due) where token is null",
@@ -47,7 +47,24 @@ _TABLES = (
     """
     create index headway_items_again on headway_items (operation, queue) where generation <> '0'
     """,
-    "create table headway_queues (name text primary key, failed text not null) without rowid",
+    """
+    create index headway_items_parked on headway_items (queue, due)
+    where place = 'parked' and token is null
+    """,
+    "create index headway_items_suspect on headway_items (queue) where returns >= 2",
+    # A scrape of metrics reads how many events each queue has. Publishing and settling keep that
+    # number, once for many events: a trigger for each would make every event 2 % slower. The
+    # trigger for events that no worker has fires only where other programs delete rows.
+    """
+    create table headway_queues (
+        name text primary key, failed text not null, items integer not null default 0
+    ) without rowid
+    """,
+    """
+    create trigger headway_item_removed after delete on headway_items when old.token is null begin
+        update headway_queues set items = items - 1 where name = old.queue;
+    end
+    """,
     """
     create table headway_bindings (
         event_type text not null, queue text not null, primary key (event_type, queue)
@@ -73,7 +90,10 @@ _TABLES = (
         held text
     )
     """,
-    "create index headway_done_at on headway_done (at)",
+    # Without failures that wait for a decision, which may be many, and are not forgotten.
+    """
+    create index headway_done_over on headway_done (at) where ended <> 'failed' and held is null
+    """,
     "create index headway_done_held on headway_done (at) where held is not null",
     "create index headway_done_letter on headway_done (letter) where letter is not null",
     "create index headway_done_again on headway_done (operation, queue) where generation <> '0'",
@@ -83,7 +103,11 @@ _TABLES = (
     )
     """,
     "insert into headway_forgotten values (1, 0, 0)",
-    "create table headway_failed_queues (name text primary key) without rowid",
+    """
+    create table headway_failed_queues (
+        name text primary key, letters integer not null default 0
+    ) without rowid
+    """,
     """
     create table headway_letters (
         id integer primary key autoincrement,
@@ -100,6 +124,17 @@ _TABLES = (
     # With the row's id, as in every index: the pages of one queue, in order, without sorting.
     "create index headway_letters_queue on headway_letters (queue)",
     "create index headway_letters_operation on headway_letters (operation, source_queue)",
+    # Dead letters are few, so triggers count them.
+    """
+    create trigger headway_letter_comes after insert on headway_letters begin
+        update headway_failed_queues set letters = letters + 1 where name = new.queue;
+    end
+    """,
+    """
+    create trigger headway_letter_goes after delete on headway_letters begin
+        update headway_failed_queues set letters = letters - 1 where name = old.queue;
+    end
+    """,
     """
     create table headway_documents (
         number integer primary key,
@@ -120,10 +155,6 @@ _TABLES = (
         since real not null
     ) without rowid
     """,
-)
-
-
-_SINCE_2 = (
     "create table headway_leases (name text primary key, token text not null, until real not null)",
     """
     create table headway_totals (
@@ -132,14 +163,12 @@ _SINCE_2 = (
     """,
     "create table headway_notes (id integer primary key, at real not null, body text not null)",
     "create index headway_notes_at on headway_notes (at)",
-)
-
-_SINCE_3 = (
     # A key that holds nothing has no due time, and a marker is all that an idle one has.
+    # `held` says how many results a key holds: to count them takes as long as to read them.
     """
     create table headway_sequences (
         family text not null, key text not null, marker integer, state text, due real,
-        primary key (family, key)
+        held integer not null default 0, primary key (family, key)
     ) without rowid
     """,
     """
@@ -159,61 +188,6 @@ _SINCE_3 = (
         primary key (family, key, position)
     ) without rowid
     """,
-)
-
-# A scrape of metrics reads how many events each queue has. Publishing and settling keep that
-# number, once for many events: a trigger for each would make every event 2 % slower. The trigger
-# for events that no worker has fires only where other programs delete rows. Dead letters are few,
-# so triggers count them.
-_SINCE_4 = (
-    "alter table headway_queues add column items integer not null default 0",
-    """
-    update headway_queues
-    set items = (select count(*) from headway_items where queue = name and token is null)
-              + (select count(*) from headway_items where queue = name and token is not null)
-    """,
-    """
-    create trigger headway_item_removed after delete on headway_items when old.token is null begin
-        update headway_queues set items = items - 1 where name = old.queue;
-    end
-    """,
-    "alter table headway_failed_queues add column letters integer not null default 0",
-    """
-    update headway_failed_queues
-    set letters = (select count(*) from headway_letters where queue = name)
-    """,
-    """
-    create trigger headway_letter_comes after insert on headway_letters begin
-        update headway_failed_queues set letters = letters + 1 where name = new.queue;
-    end
-    """,
-    """
-    create trigger headway_letter_goes after delete on headway_letters begin
-        update headway_failed_queues set letters = letters - 1 where name = old.queue;
-    end
-    """,
-    """
-    create index headway_items_parked on headway_items (queue, due)
-    where place = 'parked' and token is null
-    """,
-    "create index headway_items_suspect on headway_items (queue) where returns >= 2",
-    # How many results a key holds: to count them takes as long as to read them.
-    "alter table headway_sequences add column held integer not null default 0",
-    """
-    update headway_sequences set held = (
-        select count(*) from headway_held h
-        where h.family = headway_sequences.family and h.key = headway_sequences.key
-    )
-    where due is not null
-    """,
-    # Without failures that wait for a decision, which may be many, and are not forgotten.
-    "drop index headway_done_at",
-    """
-    create index headway_done_over on headway_done (at) where ended <> 'failed' and held is null
-    """,
-)
-
-_SINCE_5 = (
     # The file's time is `ahead` of the steady clock of this boot. It was `marked` when the wall
     # clock said `wall`.
     """
@@ -225,16 +199,10 @@ _SINCE_5 = (
         marked real not null
     )
     """,
-)
-
-_SINCE_6 = (
     # Where a reboot moved the file's time by more than a day: from when, and to when.
     "create table headway_jumps (began real not null, ended real not null)",
-)
-
-# Events whose type no queue took when they were published. Triggers count them by type: a scrape of
-# metrics reads that number, and a worker that starts looks there first.
-_SINCE_7 = (
+    # Events whose type no queue took when they were published. Triggers count them by type: a
+    # scrape of metrics reads that number, and a worker that starts looks there first.
     """
     create table headway_unrouted (
         id integer primary key,
@@ -262,10 +230,6 @@ _SINCE_7 = (
         delete from headway_unrouted_types where event_type = old.event_type and events <= 0;
     end
     """,
-)
-
-_SINCE_8 = (
-    "alter table headway_items add column refusals text",
     # Which version of a service each worker runs. `until` is null while the worker is registered:
     # then until when that version counts as alive.
     """
@@ -280,10 +244,12 @@ _SINCE_8 = (
     """,
 )
 
-_SINCE_9 = ("alter table headway_items add column hops integer not null default 0",)
+STEPS: tuple[Sequence[str], ...] = (_TABLES,)
+"""What makes each version of the tables from the one before: their number is the version.
 
-STEPS = (_TABLES, _SINCE_2, _SINCE_3, _SINCE_4, _SINCE_5, _SINCE_6, _SINCE_7, _SINCE_8, _SINCE_9)
-"""What makes each version of the tables from the one before."""
+A process of the version before may still run. So a step only adds: a table, an index, or a column
+with a default.
+"""
 
 
 def open_file(location: Location, *, synchronous: str | None = None) -> Connection:
@@ -308,9 +274,9 @@ def open_for_reading(location: Location) -> Connection:
         connection = connect(location)
         try:
             version = _version(connection, location)
-            if location.time is not None and version >= _OWN_TIME:
-                location.time.join(connection)
             if version:
+                if location.time is not None:
+                    location.time.join(connection)
                 return connection
         except BaseException:
             connection.close()
@@ -328,11 +294,11 @@ def explained(location: Location, error: sqlite3.Error) -> Exception:
     if not str(error).startswith("no such"):  # table, or column
         return error
     version = _stored_version(location)
-    if version == VERSION:
+    if version == len(STEPS):
         return error
     return location.refusal(
-        f"has schema version {version}, and this version of Headway needs {VERSION}. A worker of "
-        "this version upgrades it when it starts; after that no worker of the older version can "
+        f"has schema version {version}, and this version of Headway needs {len(STEPS)}. A worker "
+        "of this version upgrades it when it starts; after that no worker of the older version can "
         "start"
     )
 
@@ -361,15 +327,15 @@ def prepare(connection: sqlite3.Connection, location: Location) -> None:
 
     All of it in one transaction: nobody ever sees a part.
     """
-    if _version(connection, location) >= VERSION:
+    if _version(connection, location) >= len(STEPS):
         return
     connection.execute("begin immediate")
     try:
         found = _version(connection, location)  # another process may have been quicker
-        if found < VERSION:
+        if found < len(STEPS):
             _make(connection, since=found)
             connection.execute(f"pragma application_id = {APPLICATION}")
-            connection.execute(f"pragma user_version = {VERSION}")
+            connection.execute(f"pragma user_version = {len(STEPS)}")
         connection.execute("commit")
     except BaseException:
         if connection.in_transaction:
@@ -394,11 +360,11 @@ def _version(connection: sqlite3.Connection, location: Location) -> int:
             f"belongs to another program (application id {application}, version {version}): "
             "name another file"
         )
-    if version == VERSION:
+    if version == len(STEPS):
         location.known.fits = True
-    if version > VERSION and not location.known.fits:
+    if version > len(STEPS) and not location.known.fits:
         raise location.refusal(
             f"has tables of version {version}, made by a newer Headway, and this one knows "
-            f"{VERSION}: upgrade Headway, or name another file"
+            f"{len(STEPS)}: upgrade Headway, or name another file"
         )
     return version

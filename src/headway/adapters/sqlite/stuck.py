@@ -86,7 +86,6 @@ class Expressions:
         ours."""
         self.state = self._of_ours(f"else {state}", unreadable=f"'{UNREADABLE}'")
         """The same, without a stage of its own for what failed permanently."""
-        self._former_stages = self._of_ours(f"else {state}"), self.state
         self.attempted = self._of_ours(f"else {_key(_time(LAST_ATTEMPT_TIME))}")
         self.lease = self._of_ours(_held(LEASE_TOKEN, LEASE_UNTIL, leased))
         self.claim = self._of_ours(_held(CLAIM_TOKEN, CLAIM_UNTIL, claimed))
@@ -117,11 +116,6 @@ class Expressions:
                 _index(self.claim, self.claim),
             )
         )
-
-    def former_indexes(self) -> Sequence[str]:
-        """Name those of an older Headway, which knew fewer stages."""
-        made = (_index(f"{each}, {self.attempted}", each) for each in self._former_stages)
-        return tuple(name for name, _ in made)
 
 
 def _index(columns: str, key: str) -> tuple[str, str]:

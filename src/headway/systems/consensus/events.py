@@ -237,8 +237,3 @@ def plain(data: EventData) -> dict[str, Any]:
 def announce(work: Work | BlockingWork, data: EventData) -> None:
     """Publish an event with the commit of the handler."""
     work.publish(type(data).__name__, plain(data))
-
-
-def schemas() -> dict[str, Any]:
-    """Give the JSON Schema of every event's data, by the event's type."""
-    return {each.__name__: msgspec.json.schema(each) for each in EVENTS}

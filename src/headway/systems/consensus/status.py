@@ -72,7 +72,7 @@ async def read_status(url: str | None = None) -> Status:
         ]
         queues = {each.name: each for each in await headway.failed.list()}
         empty = {"status": THREADS.processed, "summary_id": None}
-        without_text = len(await headway.find("threads", empty, limit=_ALL))
+        without_text = await headway.count("threads", empty)
         archives = await headway.find("archives", {"has_duplicates": True}, limit=_ALL)
     return Status(
         collections=collections,

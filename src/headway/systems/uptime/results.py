@@ -7,8 +7,6 @@ import msgspec
 
 from headway import HeadwayError
 
-MISS_REASON = "miss_backfill"
-
 
 class CheckStatus(StrEnum):
     """How a check went."""

@@ -102,13 +102,6 @@ _SUBSCRIPTION = msgspec.json.Decoder(Subscription)
 _DETECTOR = msgspec.json.Decoder(Detector)
 
 
-def renew(connection: sqlite3.Connection) -> None:
-    """Add what files of earlier releases do not have."""
-    columns = {name for _, name, *_ in connection.execute("pragma table_info(uptime_rejected)")}
-    if "came_at" not in columns:
-        connection.execute("alter table uptime_rejected add column came_at text")
-
-
 def packed(thing: Subscription | Detector | None) -> str | None:
     return None if thing is None else msgspec.json.encode(thing).decode()
 

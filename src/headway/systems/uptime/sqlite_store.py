@@ -22,7 +22,6 @@ class SqliteStore:
 
     async def prepare(self) -> None:
         await self._tables.prepare()
-        await self._tables.write(rows.renew)
 
     async def load(self, subscription_ids: Sequence[str]) -> Mapping[str, Monitor]:
         wanted = set(subscription_ids)

@@ -55,6 +55,9 @@ class DocumentsConformance(BeginningConformance):
         assert await ids({"status": "new"}, 3) == ["10", "9", "a"]
         assert await ids({"_id": "c"}) == ["c"]
         assert await ids({"status": "nobody's"}) == []
+        for where in ({}, {"status": "new", "n": 1}, {"status": "new"}, {"_id": "c"}, {"n": 3}):
+            assert await engine.documents.count("docs", where) == len(await ids(where))
+        assert await engine.documents.count("no such collection", {}) == 0
         assert list(await engine.documents.find("no such collection", {}, 10)) == []
 
     async def test_a_value_is_found_as_it_is(self, harness: EngineHarness) -> None:
@@ -86,6 +89,7 @@ class DocumentsConformance(BeginningConformance):
 
         async def ids(value: Any, field: str = "field") -> set[str]:
             found = await engine.documents.find("docs", {field: value}, 100)
+            assert await engine.documents.count("docs", {field: value}) == len(found)
             return {each["_id"] for each in found}
 
         together = [
@@ -110,6 +114,7 @@ class DocumentsConformance(BeginningConformance):
         )
         found = await engine.documents.find("docs", {"a": None}, 10)
         assert [document["_id"] for document in found] == ["1", "2"]
+        assert await engine.documents.count("docs", {"a": None}) == 2
 
     async def test_a_field_is_found_by_its_whole_name(self, harness: EngineHarness) -> None:
         names = ("a.b", "a b", "ünï", "it's", 'quo"te', "x[0]", "$x", "")
@@ -122,6 +127,7 @@ class DocumentsConformance(BeginningConformance):
                 assert list(await engine.documents.find("docs", {name: other}, 10)) == []
             absent = await engine.documents.find("docs", {name: None}, 10)
             assert len(absent) == len(names)
+            assert await engine.documents.count("docs", {name: None}) == len(names)
 
     # Counting
 

@@ -51,11 +51,6 @@ class RabbitMQ(Server):
         return self._url("%2F")
 
     @property
-    def management_url(self) -> str:
-        """The HTTP API, for example `{management_url}/api/queues`."""
-        return f"http://{_LOGIN}@{HOST}:{self.management_port}"
-
-    @property
     def metrics_url(self) -> str:
         """The metrics of each queue, for Prometheus."""
         return f"http://{HOST}:{self.metrics_port}/metrics/per-object"

@@ -46,7 +46,6 @@ class Measured:
     cleared: int
     mean_held: float
     """Of keys that hold any, while somebody consumes."""
-    most_held: int
     filled: int
     filled_soon: int
     p50: float
@@ -105,7 +104,6 @@ def measure(
         breakers=journal.given_up[Why.BREAKER],
         cleared=journal.cleared,
         mean_held=_mean_held(journal.held, still, until),
-        most_held=max((held for _, held, _ in journal.held), default=0),
         filled=len(journal.filled),
         filled_soon=sum(open_for <= SOON for open_for in journal.filled),
         p50=_quantile(waits, 0.5),
