@@ -16,6 +16,8 @@ from hashlib import sha256
 from types import CodeType
 from typing import Any, TypeVar
 
+import msgspec
+
 from headway.core.catalogue import names_engine
 from headway.core.data_type import event_of
 from headway.core.document import STATUS
@@ -108,6 +110,8 @@ class Buffer:
         self.store = around.store
         self.writes: list[Write] = []
         self.outgoing: list[Message] = []
+        self.seen: dict[tuple[str, str], bytes | Document] = {}
+        """Documents as the handler last read them, with what it has written to them since."""
 
     def reading(
         self, name: str, call: Callable[[], Coroutine[Any, Any, T]]
@@ -316,7 +320,10 @@ class Writing:
     ) -> None:
         """Change fields, if those in `expect` still hold what you read.
 
-        If they do not, the handler runs again at once, within the same attempt. A document that
+        Without `expect`, fields of a document that this handler has read must still hold what it
+        read; a document that it has not read is changed whatever it holds, and so is any with
+        `expect={}`. If a field holds something else, the handler runs again at once, within the
+        same attempt. A document that
         is not there is DocumentNotFoundError. In a document of the event (`documents=`) the commit
         sets the status itself: a change that it would overwrite is ValueError.
         """
@@ -328,8 +335,13 @@ class Writing:
         if document_id in self._buffer.begun:
             self._refuse_lost(document_id, changes)
         self._check_status(changes)
-        expected = None if expect is None else copied(expect, whose)
-        self._write(Update(self._name, document_id, copied(changes, whose), expected))
+        copy = copied(changes, whose)
+        if expect is not None:
+            expected: Document | None = copied(expect, whose)
+        else:
+            seen = self._seen(document_id)
+            expected = None if seen is None else {field: seen.get(field) for field in copy}
+        self._write(Update(self._name, document_id, copy, expected))
 
     def increment(self, document_id: str, field: str, by: float = 1) -> None:
         """Add to a number; what is missing counts as 0."""
@@ -372,6 +384,24 @@ class Writing:
     def _write(self, write: Write) -> None:
         self._buffer.check()
         self._buffer.writes.append(write)
+        if self._buffer.seen and (seen := self._seen(target(write))) is not None:
+            if isinstance(write, Update):
+                seen.update(write.changes)
+            elif isinstance(write, Increment):
+                seen[write.field] = applied(write, seen)[write.field]
+
+    def _note(self, documents: Iterable[Document]) -> None:
+        """Keep what the handler reads: it may change its own copy before it writes."""
+        seen = self._buffer.seen
+        for each in documents:
+            seen[self._name, each[ID]] = msgspec.json.encode(each)
+
+    def _seen(self, document_id: str) -> Document | None:
+        key = (self._name, document_id)
+        seen = self._buffer.seen.get(key)
+        if isinstance(seen, bytes):  # most of what is read is not written
+            seen = self._buffer.seen[key] = msgspec.json.decode(seen)
+        return seen
 
     async def _get(self, document_id: str) -> Document | None:
         _check_id(self._name, document_id)
@@ -405,10 +435,12 @@ class Writing:
         store, most = self._buffer.store, limit + len(touched)
         stored = await self._buffer.read(lambda: store.find(self._name, where, most))
         if not touched:
+            self._note(stored)
             return list(stored)
         kept = [each for each in stored if each[ID] not in touched]
         own = (await self._fetch(sorted(touched))).values()
         both = [*kept, *(each for each in own if matches(each, where))]
+        self._note(kept)
         return sorted(both, key=lambda each: str(each[ID]))[:limit]
 
     async def _fetch(self, ids: Sequence[str]) -> dict[str, Document]:
@@ -420,6 +452,7 @@ class Writing:
         for write in self._own():
             if (where := target(write)) in wanted:
                 found[where] = applied(write, found.get(where))
+        self._note(found.values())
         return found
 
     def _own(self) -> list[Write]:
