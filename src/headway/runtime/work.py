@@ -48,7 +48,7 @@ from headway.core.writes import (
 )
 from headway.ports.bus import Message
 from headway.ports.commit import TransactionBody
-from headway.ports.documents import Documents
+from headway.ports.documents import MOST_FOUND, Documents, whole
 from headway.runtime.collection_names import CollectionNames
 from headway.runtime.service import Subscription
 
@@ -212,8 +212,8 @@ class Work:
         `announces` the type.
 
         Raises:
-            UnsendableError: A field of `data` holds what JSON would change: NaN, bytes, Decimal,
-                keys that are no texts. Fields of a Struct may hold them, except NaN.
+            UnsendableError: A field of `data` holds what JSON would change: NaN, bytes, Decimal, a
+                set, keys that are no texts. Fields of a Struct may hold them, except NaN.
         """
         buffer = self._buffer
         buffer.check()
@@ -423,7 +423,7 @@ class Writing:
             raise DocumentNotFoundError(self._name, missing)
         return [found[each] for each in wanted]
 
-    async def _find(self, where: Mapping[str, Any], limit: int) -> list[Document]:
+    async def _find(self, where: Mapping[str, Any], limit: int | None) -> list[Document]:
         if not isinstance(where, Mapping):
             raise TypeError(
                 f"{self._name}: find({where!r:.80}) is no dict of fields. Use "
@@ -432,16 +432,21 @@ class Writing:
         _refuse_operators(self._name, "find", where)
         touched = {target(write) for write in self._own()}
         # Of those that the store gives, the touched ones may not match any more.
-        store, most = self._buffer.store, limit + len(touched)
+        store, wanted = self._buffer.store, MOST_FOUND + 1 if limit is None else limit
+        most = wanted + len(touched)
         stored = await self._buffer.read(lambda: store.find(self._name, where, most))
         if not touched:
             self._note(stored)
+            if limit is None:
+                whole(stored, self._name, where)
             return list(stored)
         kept = [each for each in stored if each[ID] not in touched]
         own = (await self._fetch(sorted(touched))).values()
         both = [*kept, *(each for each in own if matches(each, where))]
         self._note(kept)
-        return sorted(both, key=lambda each: str(each[ID]))[:limit]
+        if limit is None:
+            whole(both, self._name, where)
+        return sorted(both, key=lambda each: str(each[ID]))[:wanted]
 
     async def _fetch(self, ids: Sequence[str]) -> dict[str, Document]:
         store = self._buffer.store
@@ -475,9 +480,12 @@ class Collection(Writing):
         return self._reading("require", partial(self._require, ids))
 
     def find(
-        self, where: Mapping[str, Any], *, limit: int = 1000
+        self, where: Mapping[str, Any], *, limit: int | None = None
     ) -> Coroutine[Any, Any, list[Document]]:
-        """Give documents whose fields hold these values, in the order of their ids."""
+        """Give documents whose fields hold these values, in the order of their ids.
+
+        With `limit`, the first so many. Without it, all of them: more than 1,000 is ValueError.
+        """
         return self._reading("find", partial(self._find, where, limit))
 
     def _reading(
