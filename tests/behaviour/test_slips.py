@@ -117,6 +117,25 @@ async def test_a_program_that_finds_more_than_it_is_given_is_told(tmp_path: Path
         assert len(await headway.find("orders", limit=2000)) == 1001
 
 
+async def test_a_status_of_another_program_is_named_once(caplog: pytest.LogCaptureFixture) -> None:
+    runs: list[str] = []
+    orders = Service("orders")
+
+    @orders.on("OrderPlaced", documents=("orders", "order"))
+    async def place(event: Event, work: Work) -> None:
+        runs.append(event.event_id)
+
+    trial = Trial(orders)
+    await trial.put("orders", {"_id": "o1", "status": "Done!"}, {"_id": "o2"})
+    for document in ("o1", "o1", "o2"):
+        await trial.publish("OrderPlaced", {"order": document})
+    await trial.run()
+    assert len(runs) == 3
+    (line,) = [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
+    assert line.startswith("orders/o1 has status='Done!', which Headway does not know: ")
+    assert "test_slips.py" in line
+
+
 @pytest.mark.parametrize("flag", ["status", "attemptCount", "_id", "", True])
 def test_a_flag_is_a_field_of_the_users_own(flag: Any) -> None:
     with pytest.raises(ConfigurationError, match="flag="):
