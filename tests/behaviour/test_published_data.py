@@ -43,6 +43,8 @@ REFUSED = {
     "bytes": ({"x": (b"abc",)}, "x[0]", "bytes"),
     "bytearray": ({"x": bytearray(b"abc")}, "x", "bytes"),
     "Decimal": ({"x": {"y": Decimal("1.10")}}, "x.y", "a Decimal"),
+    "a set": ({"tags": [{"a", "b"}]}, "tags[0]", "a set"),
+    "a frozenset": ({"tags": frozenset({"a"})}, "tags", "a set"),
     "a number as key": ({"x": {1: 2}}, "x.1", "the key 1"),
     "keys that collide": ({1: 2, "1": 3}, "1", "the key 1"),
     "bytes as key": ({"x": {b"k": 1}}, "x.b'k'", "the key b'k'"),

@@ -4,6 +4,7 @@ from datetime import timedelta
 from typing import Any
 
 import msgspec
+import pytest
 
 from headway import Event, Service, Work
 from headway.facts import (
@@ -121,6 +122,59 @@ async def test_a_lost_condition_runs_the_handler_again_at_once_in_the_same_attem
     assert trial.clock.now() - start < timedelta(seconds=2)
     assert trial.facts.of(EventRetryScheduled) == []
     assert trial.facts.of(EventRecovered) == []
+
+
+@pytest.mark.parametrize("read", ["get", "require", "find"])
+async def test_an_update_of_what_was_read_and_changed_since_runs_the_handler_again(
+    read: str,
+) -> None:
+    runs: list[int] = []
+
+    async def handle(event: Event, work: Work) -> None:
+        runs.append(work.attempt)
+        accounts = work.documents("accounts")
+        found: Any = await getattr(accounts, read)({"_id": "a"} if read == "find" else "a")
+        account = found if read == "get" else found[0]
+        if len(runs) == 1:
+            change(trial, "accounts", "a", balance=100, entries=["theirs"])
+        account["entries"].append("ours")
+        accounts.update("a", {"balance": account["balance"] + 1})
+        accounts.update("a", {"entries": account["entries"]})
+        accounts.increment("a", "balance")
+        accounts.update("a", {"balance": account["balance"] + 10})
+
+    trial = trial_of(handle)
+    await trial.put("accounts", {"_id": "a", "balance": 0, "entries": []})
+    await trial.publish("OrderPlaced")
+    await trial.run()
+    assert await trial.documents("accounts") == [
+        {"_id": "a", "balance": 110, "entries": ["theirs", "ours"]}
+    ]
+    assert runs == [1, 1]
+
+
+@pytest.mark.parametrize("how", ["not read", "another field", "expect={}"])
+async def test_other_updates_are_written_whatever_the_document_holds(how: str) -> None:
+    runs: list[int] = []
+
+    async def handle(event: Event, work: Work) -> None:
+        runs.append(work.attempt)
+        accounts = work.documents("accounts")
+        if how != "not read":
+            await accounts.require("a")
+        change(trial, "accounts", "a", balance=100)
+        if how == "another field":
+            accounts.update("a", {"owner": "us"})
+        else:
+            accounts.update("a", {"owner": "us", "balance": 1}, expect={} if "=" in how else None)
+
+    trial = trial_of(handle)
+    await trial.put("accounts", {"_id": "a", "balance": 0})
+    await trial.publish("OrderPlaced")
+    await trial.run()
+    (account,) = await trial.documents("accounts")
+    assert (runs, account["owner"]) == ([1], "us")
+    assert account["balance"] == (100 if how == "another field" else 1)
 
 
 async def test_after_five_lost_runs_the_attempt_has_failed() -> None:

@@ -304,3 +304,22 @@ def test_a_command_that_runs_things_refuses_an_unknown_log_level(command: str) -
     done = typed(*command.split(), "--log-level", "loud")
     assert done.returncode == 2
     assert "--log-level" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("RETRY_MAX_RETRIES", "RETRY_MAX_ATTEMPTS"),
+        ("EVENT_RETRY_RETRIES", "EVENT_RETRY_MAX_ATTEMPTS"),
+        ("RABBITMQ_URL", "HEADWAY_BUS"),
+        ("RETRY_COLOUR", ""),
+        ("RETRY_JOB_MAX_ATTEMPTS", ""),
+    ],
+)
+def test_a_setting_in_the_words_of_another_library_is_named(
+    name: str, meant: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    typed("config", "show", environment={name: "3"})
+    named = f"{name} is no setting of Headway and has no effect. Did you mean {meant}?"
+    assert (named in caplog.text) is bool(meant)
+    assert ("no setting" in caplog.text) is bool(meant)

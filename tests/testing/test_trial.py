@@ -1,10 +1,11 @@
 """`Trial`, as those see it who test their services with it."""
 
 import logging
+from datetime import timedelta
 
 import pytest
 
-from headway import ConfigurationError, Event, Service, Work
+from headway import ConfigurationError, Event, RetryConfig, Service, Work
 from headway.testing.trial import Trial
 
 orders = Service("orders")
@@ -63,3 +64,44 @@ async def test_a_trial_writes_the_log_lines_of_production(caplog: pytest.LogCapt
     ]:
         assert any(level == each and words in line for each, line in said), (words, said)
     assert {each.name for each in caplog.records} == {"headway"}
+
+
+async def test_a_collection_that_nothing_was_written_to_is_not_taken_for_another() -> None:
+    trial = Trial(orders)
+    await trial.put("orders", {"_id": "a"})
+    with pytest.raises(AssertionError, match=r"documents\('oders'\).*mean 'orders'\?"):
+        await trial.documents("oders")
+    assert await trial.documents("invoices") == []
+
+
+async def test_results_of_a_trial_that_never_ran_are_not_given() -> None:
+    trial = Trial(orders)
+    assert await trial.documents("orders") == []
+    await trial.publish("OrderPlaced")
+    for read in (trial.documents("orders"), trial.letters("orders")):
+        with pytest.raises(AssertionError, match=r"1 ready in orders\.order\.placed"):
+            await read
+    await trial.run()
+    assert await trial.letters("orders") == []
+
+
+@pytest.mark.parametrize("at_most", [None, timedelta(minutes=1)])
+async def test_a_run_that_ends_with_work_left_says_so(
+    at_most: timedelta | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    again = Service("again")
+
+    @again.on("Tick")
+    async def tick(event: Event, work: Work) -> None:
+        await work.documents("orders").require("late")
+
+    hours = timedelta(hours=20)
+    retry = RetryConfig(max_attempts=20, base_delay=hours, max_delay=hours, ttl=timedelta(days=5))
+    trial = Trial(again, retry=retry)
+    await trial.publish("Tick")
+    if at_most is None:
+        with pytest.raises(AssertionError, match=r"events left: 1 \w+ in again\.tick"):
+            await trial.run()
+    else:
+        await trial.run(at_most=at_most)
+        assert "Trial.run(at_most=0:01:00) ended with events left: 1 " in caplog.text

@@ -11,6 +11,7 @@ from headway.assembly.engine import open_engine
 from headway.assembly.settings import engine_settings, shown_engine
 from headway.core.lifecycle import Lifecycle, State
 from headway.core.writes import Document
+from headway.ports.documents import MOST_FOUND, whole
 from headway.ports.places import Balance, Depths
 from headway.runtime.failed import FailedQueues
 from headway.runtime.publisher import Publisher
@@ -74,10 +75,17 @@ class Connection:
         return await self._engine.documents.fetch(collection, ids)
 
     async def find(
-        self, collection: str, where: Mapping[str, Any] | None = None, *, limit: int = 1000
+        self, collection: str, where: Mapping[str, Any] | None = None, *, limit: int | None = None
     ) -> Sequence[Document]:
-        """Give documents whose fields hold these values, in the order of their ids."""
-        return await self._engine.documents.find(collection, where or {}, limit)
+        """Give documents whose fields hold these values, in the order of their ids.
+
+        With `limit`, the first so many. Without it, all of them: more than 1,000 is ValueError.
+        """
+        wanted, most = where or {}, MOST_FOUND + 1 if limit is None else limit
+        found = await self._engine.documents.find(collection, wanted, most)
+        if limit is None:
+            whole(found, collection, wanted)
+        return found
 
     async def count(self, collection: str, where: Mapping[str, Any] | None = None) -> int:
         """Count the documents whose fields hold these values; without `where`, all of them.

@@ -1,6 +1,7 @@
 """The environment, read here and nowhere else."""
 
 import json
+import logging
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -205,6 +206,21 @@ _BROKERS = tuple(
 )
 _SET_BY_KUBERNETES = re.compile(r"HEADWAY(_.+)?_(SERVICE_(HOST|PORT.*)|PORT(_\d+_.*)?)")
 """Where a service there is named headway, or headway-something."""
+_LOG = logging.getLogger("headway")
+_NAMED: set[str] = set()
+"""Names that this process has warned of."""
+_RATHER = 0.75
+_OTHER_WORDS = {
+    "MAX_RETRIES": "MAX_ATTEMPTS",
+    "RETRIES": "MAX_ATTEMPTS",
+    "ATTEMPTS": "MAX_ATTEMPTS",
+    "COUNT": "MAX_ATTEMPTS",
+    "DELAY_MS": "BASE_DELAY_MS",
+    "INITIAL_DELAY_MS": "BASE_DELAY_MS",
+    "BACKOFF": "BACKOFF_FACTOR",
+    "MULTIPLIER": "BACKOFF_FACTOR",
+}
+"""What other libraries call our settings."""
 _NEARLY = 0.9
 """Of names that others may use too, only the nearest are taken for misspelt."""
 
@@ -214,6 +230,31 @@ def _refuse_misspelt(settings: Mapping[str, str]) -> None:
         cure = _misspelt(name)
         if cure is not None:
             raise ConfigurationError(f"{name}{_line_of(name, settings)} is no setting: {cure}")
+        if name not in _NAMED and (meant := _perhaps_meant(name, settings)) is not None:
+            _NAMED.add(name)
+            _LOG.warning(
+                "%s%s is no setting of Headway and has no effect. Did you mean %s? If it is "
+                "another program's, ignore this.",
+                name,
+                _line_of(name, settings),
+                meant,
+            )
+
+
+def _perhaps_meant(name: str, settings: Mapping[str, str]) -> str | None:
+    """Give the setting that a name may be meant for, where another program may use that name."""
+    if name in {"RABBITMQ_URL", "AMQP_URL"}:
+        is_named = settings.get("HEADWAY_BUS") or settings.get("RABBITMQ_HOST")
+        return None if is_named else "HEADWAY_BUS"
+    known = [prefix + each.name for prefix in RETRY_PREFIXES for each in RETRY_SETTINGS]
+    if name in known or name.startswith("RETRY_JOB_") or not name.startswith(RETRY_PREFIXES):
+        return None
+    prefix = next(each for each in RETRY_PREFIXES if name.startswith(each))
+    own = name.removeprefix(prefix)
+    if own in _OTHER_WORDS:
+        return prefix + _OTHER_WORDS[own]
+    near = nearest(own, [each.name for each in RETRY_SETTINGS], cutoff=_RATHER)
+    return None if near is None else prefix + near
 
 
 def _misspelt(name: str) -> str | None:

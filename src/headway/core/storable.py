@@ -24,7 +24,8 @@ _BYTES = (bytes, bytearray, memoryview)
 _NOT_JSON = (*_BYTES, Decimal)
 _AS_TEXT = frozenset({datetime, date, time, timedelta, UUID})
 """What JSON carries as texts, as everybody expects."""
-_CONTAINERS = (list, tuple, set, frozenset)
+_SETS = (set, frozenset)
+_CONTAINERS = (list, tuple, *_SETS)
 _DEEP = "values that are nested too deeply"
 
 _Wrong = Callable[[Any], str | None]
@@ -109,6 +110,8 @@ def _is_same(value: Any, copy: Any) -> bool:
         )
     if kind is list or kind is tuple:
         return all(map(_is_same, value, copy))
+    if kind in _SETS:
+        return False
     if kind in _AS_TEXT or value == copy:
         return True
     try:
@@ -136,6 +139,8 @@ def unstorable(value: Any) -> str | None:
         return "bytes, which JSON does not know: write a text, for instance base64"
     if isinstance(value, Decimal):
         return "a Decimal, which JSON would carry as a text: write str(value), or whole cents"
+    if isinstance(value, _SETS):
+        return "a set, which JSON would carry as a list in any order: write sorted(value)"
     return _unwritable(value)
 
 
@@ -175,11 +180,11 @@ def _walk(value: Any, at: str, rule: Rule, above: tuple[int, ...]) -> Iterator[t
         yield at, "itself, so that it has no end"
     elif isinstance(value, dict):
         yield from _walk_dict(value, at, rule, (*above, id(value)))
+    elif (what := rule.value(value)) is not None:
+        yield at, what
     elif isinstance(value, _CONTAINERS):
         for number, each in enumerate(value):
             yield from _walk(each, f"{at}[{number}]", rule, (*above, id(value)))
-    elif (what := rule.value(value)) is not None:
-        yield at, what
     elif not isinstance(value, str | int | float | None):
         yield from _walk_into(value, at, rule)
 

@@ -14,6 +14,22 @@ _LOCKED = timedelta(seconds=5)
 """Nobody knows for how long: it is asked for again after so long."""
 
 
+MOST_FOUND = 1000
+"""Documents that a find gives if it names no limit."""
+
+
+def whole(found: Sequence[Document], collection: str, where: Mapping[str, Any]) -> None:
+    """Refuse the answer to a find without a limit that leaves documents out.
+
+    Ask for one more than `MOST_FOUND`.
+    """
+    if len(found) > MOST_FOUND:
+        raise ValueError(
+            f"{collection}: find({dict(where)!r:.80}) matches more than {MOST_FOUND:,} documents. "
+            "Give limit= to say how many you want, or more fields to match."
+        )
+
+
 def locked(document: Document, beginning: Beginning) -> Begun:
     """Answer for a document that another session keeps locked: busy, for a few seconds.
 

@@ -1,5 +1,6 @@
 """Admit what was taken: read it, recognise what has ended before, and tell suspects apart."""
 
+import logging
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -7,7 +8,10 @@ from functools import partial
 
 from headway.core.beginning import Beginning, Begun, How
 from headway.core.catalogue import names_engine
-from headway.core.document import LEASE_TOKEN, LEASE_UNTIL, moment
+from headway.core.document import LEASE_TOKEN, LEASE_UNTIL, STATUS, moment
+from headway.core.origin import origin
+from headway.core.showing import shown
+from headway.core.writes import Document
 from headway.ports.bus import SUSPECT_AFTER, Delivery
 from headway.ports.clock import Clock
 from headway.ports.engine import Engine
@@ -24,6 +28,8 @@ CONDEMNED_AFTER = 2
 _LOOKING_UP = "Looking up done records"
 _STARTING = "Starting documents"
 _ASKED_EVERY = timedelta(seconds=1)
+_LOG = logging.getLogger("headway")
+_MOST_NAMED = 100
 _LONGEST_CHAIN = 100
 """Of work with one key that failed and was sent anew; nobody corrects an event more often."""
 
@@ -60,6 +66,8 @@ class Admission:
         self._isolation = isolation
         self._live: dict[str, tuple[datetime, Collection[str]]] = {}
         """Versions that take from a queue, and when the bus was asked."""
+        self._foreign: set[tuple[str, str]] = set()
+        """Collections and statuses that were named."""
 
     async def admit(
         self, taken: Sequence[Delivery], gone: frozenset[str] | None = None
@@ -238,6 +246,8 @@ class Admission:
                 blamed.append((attempt, answer))
                 continue
             attempt.documents = _ids(answer, How.BEGUN)
+            for one in _ids(answer, How.FOREIGN):
+                self._name_foreign(attempt, one, answer[one].document)
             attempt.over = _ids(answer, How.OVER)
             attempt.missing = tuple(one for one in attempt.ids if one not in answer)
             attempt.busy_until = _busy_until(answer, now)
@@ -248,6 +258,25 @@ class Admission:
             self._leases.keep(attempt)
         self._blame(_STARTING, blamed)
         return over
+
+    def _name_foreign(self, attempt: Attempt, document_id: str, document: Document) -> None:
+        """Warn once of a status word that keeps a document from ever being done."""
+        lifecycle, status = attempt.subscription.lifecycle, repr(document.get(STATUS))[:80]
+        assert lifecycle is not None  # noqa: S101 (it has begun with its documents)
+        key = (lifecycle.collection, status)
+        if key in self._foreign or len(self._foreign) >= _MOST_NAMED:
+            return
+        self._foreign.add(key)
+        _LOG.warning(
+            "%s/%s has status=%s, which Headway does not know: %s runs at every event for it, and "
+            "no sweep finds it. Headway knows %s. Write one of these, or keep a state of your own "
+            "in another field. This is said once for each status.",
+            shown(lifecycle.collection),
+            shown(document_id),
+            shown(status),
+            origin(attempt.subscription.handler),
+            ", ".join(dict.fromkeys(lifecycle.words)),
+        )
 
     async def join(self, attempt: Attempt) -> None:
         """Begin with what has come since: its handler, which has returned, may have seen it.

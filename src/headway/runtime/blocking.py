@@ -97,8 +97,11 @@ class BlockingCollection(Writing):
         found: list[Document] = self._wait(self._require(ids))
         return found
 
-    def find(self, where: Mapping[str, Any], *, limit: int = 1000) -> list[Document]:
-        """Give documents whose fields hold these values, in the order of their ids."""
+    def find(self, where: Mapping[str, Any], *, limit: int | None = None) -> list[Document]:
+        """Give documents whose fields hold these values, in the order of their ids.
+
+        With `limit`, the first so many. Without it, all of them: more than 1,000 is ValueError.
+        """
         found: list[Document] = self._wait(self._find(where, limit))
         return found
 

@@ -16,6 +16,8 @@ from hashlib import sha256
 from types import CodeType
 from typing import Any, TypeVar
 
+import msgspec
+
 from headway.core.catalogue import names_engine
 from headway.core.data_type import event_of
 from headway.core.document import STATUS
@@ -46,7 +48,7 @@ from headway.core.writes import (
 )
 from headway.ports.bus import Message
 from headway.ports.commit import TransactionBody
-from headway.ports.documents import Documents
+from headway.ports.documents import MOST_FOUND, Documents, whole
 from headway.runtime.collection_names import CollectionNames
 from headway.runtime.service import Subscription
 
@@ -108,6 +110,8 @@ class Buffer:
         self.store = around.store
         self.writes: list[Write] = []
         self.outgoing: list[Message] = []
+        self.seen: dict[tuple[str, str], bytes | Document] = {}
+        """Documents as the handler last read them, with what it has written to them since."""
 
     def reading(
         self, name: str, call: Callable[[], Coroutine[Any, Any, T]]
@@ -208,8 +212,8 @@ class Work:
         `announces` the type.
 
         Raises:
-            UnsendableError: A field of `data` holds what JSON would change: NaN, bytes, Decimal,
-                keys that are no texts. Fields of a Struct may hold them, except NaN.
+            UnsendableError: A field of `data` holds what JSON would change: NaN, bytes, Decimal, a
+                set, keys that are no texts. Fields of a Struct may hold them, except NaN.
         """
         buffer = self._buffer
         buffer.check()
@@ -316,7 +320,10 @@ class Writing:
     ) -> None:
         """Change fields, if those in `expect` still hold what you read.
 
-        If they do not, the handler runs again at once, within the same attempt. A document that
+        Without `expect`, fields of a document that this handler has read must still hold what it
+        read; a document that it has not read is changed whatever it holds, and so is any with
+        `expect={}`. If a field holds something else, the handler runs again at once, within the
+        same attempt. A document that
         is not there is DocumentNotFoundError. In a document of the event (`documents=`) the commit
         sets the status itself: a change that it would overwrite is ValueError.
         """
@@ -328,8 +335,13 @@ class Writing:
         if document_id in self._buffer.begun:
             self._refuse_lost(document_id, changes)
         self._check_status(changes)
-        expected = None if expect is None else copied(expect, whose)
-        self._write(Update(self._name, document_id, copied(changes, whose), expected))
+        copy = copied(changes, whose)
+        if expect is not None:
+            expected: Document | None = copied(expect, whose)
+        else:
+            seen = self._seen(document_id)
+            expected = None if seen is None else {field: seen.get(field) for field in copy}
+        self._write(Update(self._name, document_id, copy, expected))
 
     def increment(self, document_id: str, field: str, by: float = 1) -> None:
         """Add to a number; what is missing counts as 0."""
@@ -372,6 +384,24 @@ class Writing:
     def _write(self, write: Write) -> None:
         self._buffer.check()
         self._buffer.writes.append(write)
+        if self._buffer.seen and (seen := self._seen(target(write))) is not None:
+            if isinstance(write, Update):
+                seen.update(write.changes)
+            elif isinstance(write, Increment):
+                seen[write.field] = applied(write, seen)[write.field]
+
+    def _note(self, documents: Iterable[Document]) -> None:
+        """Keep what the handler reads: it may change its own copy before it writes."""
+        seen = self._buffer.seen
+        for each in documents:
+            seen[self._name, each[ID]] = msgspec.json.encode(each)
+
+    def _seen(self, document_id: str) -> Document | None:
+        key = (self._name, document_id)
+        seen = self._buffer.seen.get(key)
+        if isinstance(seen, bytes):  # most of what is read is not written
+            seen = self._buffer.seen[key] = msgspec.json.decode(seen)
+        return seen
 
     async def _get(self, document_id: str) -> Document | None:
         _check_id(self._name, document_id)
@@ -393,18 +423,25 @@ class Writing:
             raise DocumentNotFoundError(self._name, missing)
         return [found[each] for each in wanted]
 
-    async def _find(self, where: Mapping[str, Any], limit: int) -> list[Document]:
+    async def _find(self, where: Mapping[str, Any], limit: int | None) -> list[Document]:
         _check_where(self._name, "find", where)
         touched = {target(write) for write in self._own()}
         # Of those that the store gives, the touched ones may not match any more.
-        store, most = self._buffer.store, limit + len(touched)
+        store, wanted = self._buffer.store, MOST_FOUND + 1 if limit is None else limit
+        most = wanted + len(touched)
         stored = await self._buffer.read(lambda: store.find(self._name, where, most))
         if not touched:
+            self._note(stored)
+            if limit is None:
+                whole(stored, self._name, where)
             return list(stored)
         kept = [each for each in stored if each[ID] not in touched]
         own = (await self._fetch(sorted(touched))).values()
         both = [*kept, *(each for each in own if matches(each, where))]
-        return sorted(both, key=lambda each: str(each[ID]))[:limit]
+        self._note(kept)
+        if limit is None:
+            whole(both, self._name, where)
+        return sorted(both, key=lambda each: str(each[ID]))[:wanted]
 
     async def _count(self, where: Mapping[str, Any]) -> int:
         _check_where(self._name, "count", where)
@@ -428,6 +465,7 @@ class Writing:
         for write in self._own():
             if (where := target(write)) in wanted:
                 found[where] = applied(write, found.get(where))
+        self._note(found.values())
         return found
 
     def _own(self) -> list[Write]:
@@ -450,9 +488,12 @@ class Collection(Writing):
         return self._reading("require", partial(self._require, ids))
 
     def find(
-        self, where: Mapping[str, Any], *, limit: int = 1000
+        self, where: Mapping[str, Any], *, limit: int | None = None
     ) -> Coroutine[Any, Any, list[Document]]:
-        """Give documents whose fields hold these values, in the order of their ids."""
+        """Give documents whose fields hold these values, in the order of their ids.
+
+        With `limit`, the first so many. Without it, all of them: more than 1,000 is ValueError.
+        """
         return self._reading("find", partial(self._find, where, limit))
 
     def count(self, where: Mapping[str, Any]) -> Coroutine[Any, Any, int]:

@@ -1,6 +1,7 @@
 """Try services without any server: an engine in memory, a clock that jumps, facts that are kept."""
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -20,6 +21,7 @@ from headway.core.writes import ID, Document
 from headway.ports.chance import Chance
 from headway.ports.places import Balance, Depths
 from headway.ports.unrouted import UnroutedEvent
+from headway.runtime.collection_names import misnamed
 from headway.runtime.failed_names import find_failed_queue
 from headway.runtime.observers import Observers
 from headway.runtime.publisher import Publisher
@@ -31,7 +33,10 @@ from headway.testing.chance import Seeded
 from headway.testing.clock import VirtualClock
 from headway.testing.facts import Recorder
 
+_LOG = logging.getLogger("headway")
 _ROUND = timedelta(milliseconds=100)
+_LONG = timedelta(hours=1)
+_LONG_ROUND = timedelta(seconds=10)
 _A_DAY = timedelta(days=1)
 
 
@@ -46,6 +51,10 @@ class Trial:
         assert await trial.letters("orders.failed") == []
 
     The logger `headway` gets the lines that it gets in production.
+
+    Where a test would be green without having tested anything, a trial raises AssertionError: its
+    results are read while events wait and no worker has run, or `documents` is given a name that is
+    nearly that of another collection.
     """
 
     def __init__(
@@ -84,13 +93,31 @@ class Trial:
             )
             self._opened = True
 
-    async def run(self, *, at_most: timedelta = _A_DAY) -> None:
-        """Let a worker run until every event has ended, or so much time has passed."""
+    async def run(self, *, at_most: timedelta | None = None) -> None:
+        """Let a worker run until every event has ended, or so much time has passed.
+
+        With `at_most`, a warning names what is left then. Without it, what is left after a day is
+        AssertionError.
+        """
         await self.open()
         async with self.running():
-            end = self.clock.now() + at_most
-            while self.clock.now() < end and not at_rest(await self.engine.places.depths()):
-                await self.clock.wait(_ROUND)
+            start = self.clock.now()
+            end = start + (_A_DAY if at_most is None else at_most)
+            while (now := self.clock.now()) < end:
+                if at_rest(await self.engine.places.depths()):
+                    break
+                # A day of short rounds would take minutes.
+                await self.clock.wait(_ROUND if now - start < _LONG else _LONG_ROUND)
+        depths = await self.engine.places.depths()
+        if at_rest(depths):
+            return
+        left = _left(depths)
+        if at_most is None:
+            raise AssertionError(
+                f"Trial.run() ended after a day of virtual time with events left: {left}. Give "
+                "at_most= if the test is about that, or find out what they wait for."
+            )
+        _LOG.warning("Trial.run(at_most=%s) ended with events left: %s.", at_most, left)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[Worker]:
@@ -135,6 +162,7 @@ class Trial:
 
     async def letters(self, queue: str) -> Sequence[Letter]:
         """Give the dead letters of a failed queue, by its name or that of its service."""
+        await self._check_ran()
         known = list(dict.fromkeys(service.failed_queue for service in self.services))
         return await self.engine.letters.read(find_failed_queue(queue, known), 1_000_000)
 
@@ -146,7 +174,48 @@ class Trial:
         self, collection: str, where: Mapping[str, Any] | None = None
     ) -> Sequence[Document]:
         """Give the documents of a collection."""
+        await self._check_ran()
+        lifecycles = [
+            *(each for service in self.services for each in service.lifecycles),
+            *(
+                each.lifecycle
+                for service in self.services
+                for each in service.subscriptions.values()
+                if each.lifecycle is not None
+            ),
+        ]
+        there = [*self.state.documents, *(each.collection for each in lifecycles)]
+        if meant := misnamed([collection], there).get(collection):
+            raise AssertionError(
+                f"Trial.documents({collection!r}): no document was written there. Did you mean "
+                f"{meant!r}?"
+            )
         return await self.engine.documents.find(collection, where or {}, 1_000_000)
+
+    async def _check_ran(self) -> None:
+        if self.state.gone or self.state.workers.keys() - {self.engine.bus}:  # one runs, or ran
+            return
+        depths = await self.engine.places.depths()
+        if not at_rest(depths):
+            raise AssertionError(
+                f"The trial has not run, and events wait: {_left(depths)}. Call await trial.run() "
+                "before you look at what came of them."
+            )
+
+
+def _left(depths: Depths) -> str:
+    return ", ".join(
+        f"{number} {what} in {queue.queue}"
+        for queue in depths.queues
+        for what, number in (
+            ("ready", queue.ready),
+            ("leased", queue.leased),
+            ("delayed", queue.delayed),
+            ("parked", queue.parked),
+            ("held", queue.held),
+        )
+        if number
+    )
 
 
 def at_rest(depths: Depths) -> bool:
