@@ -260,7 +260,7 @@ class Admission:
         return over
 
     def _name_foreign(self, attempt: Attempt, document_id: str, document: Document) -> None:
-        """Warn once of a status, whoever wrote it, that keeps a document from ever being done."""
+        """Warn once of a status that keeps a document from ever being done."""
         lifecycle, status = attempt.subscription.lifecycle, repr(document.get(STATUS))[:80]
         assert lifecycle is not None  # noqa: S101 (it has begun with its documents)
         key = (lifecycle.collection, status)
